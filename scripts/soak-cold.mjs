@@ -40,11 +40,18 @@ function value(n) {
   return text.slice(0, message);
 }
 
+// Whatever ends this, and be it an error, ends what it started.
+const children = new Set();
+process.on("exit", () => children.forEach((child) => child.kill("SIGKILL")));
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
+
 let starts = 0;
 async function run(program, args, isReady, more = {}) {
   const log = openSync(join(DIR, `log-${starts++}`), "w");
   const child = spawn(program, args, { env: { ...env, ...more }, stdio: ["ignore", log, log] });
+  children.add(child);
   child.ended = new Promise((resolve) => child.once("exit", resolve));
+  child.ended.then(() => children.delete(child));
   for (const until = Date.now() + 120_000; !(await isReady()); await sleep(20)) {
     if (child.exitCode !== null || Date.now() > until) throw new Error(`${program} is not ready: ${readFileSync(join(DIR, `log-${starts - 1}`))}`);
   }

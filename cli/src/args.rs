@@ -256,7 +256,8 @@ pub(crate) struct PubArgs {
     /// Level to wait for [default: the topic's]
     #[arg(long, value_name = "LEVEL", value_parser = ["none", "memory", "durable", "quorum", "archived"])]
     pub(crate) confirm: Option<String>,
-    /// Go on where an earlier run of the same command stopped: as many messages as the topic has of it are skipped
+    /// Go on where an earlier run of the same command stopped: as many messages as the topic has of it are
+    /// skipped, if the last of them is what the input has there
     #[arg(long, requires = "lines")]
     pub(crate) resume: bool,
     /// Name of the producer [default: made from namespace, topic and the file's path]

@@ -73,8 +73,9 @@ async fn create(api: &Api, as_json: bool, name: &str, settings: &NamespaceFields
         let same = there["auto_create"] == wanted("auto_create", json!(false))
             && there["cors_origins"] == wanted("cors_origins", json!([]));
         if !same {
+            let weir = api.weir();
             bail!(
-                "{name} exists with other settings: `weir namespace set {name}` changes them, `weir namespace get {name}` shows them"
+                "{name} exists with other settings: `{weir} namespace set {name}` changes them, `{weir} namespace get {name}` shows them"
             );
         }
     }
@@ -101,7 +102,8 @@ async fn delete(api: &Api, as_json: bool, name: &str, yes: bool) -> anyhow::Resu
     for (kind, command) in [("topics", "topic"), ("subscriptions", "subscription")] {
         let page = api.get(&format!("{}/{kind}?limit=1", path(name))).await?.json()?;
         if page["items"].as_array().is_some_and(|items| !items.is_empty()) {
-            bail!("{name} has {kind}: `weir --ns {name} {command} list` shows them, delete them first");
+            let weir = api.weir_in(name);
+            bail!("{name} has {kind}: `{weir} {command} list` shows them, delete them first");
         }
     }
     if !yes && !output::confirmed(&format!("Delete the namespace {name}? This cannot be undone.")) {

@@ -137,3 +137,22 @@ fn what_is_out_of_its_range_is_said_as_it_was_typed() {
         assert!(why.contains(named), "{line:?}: {why}");
     }
 }
+
+#[test]
+fn what_an_address_cannot_have_is_refused_with_what_to_write() {
+    let dir = scratch();
+    for (url, write) in [
+        ("http://127.0.0.1:1/?x=1", "write http://127.0.0.1:1"),
+        ("http://127.0.0.1:1#x", "write http://127.0.0.1:1"),
+        ("http://me:secret@127.0.0.1:1", "write http://127.0.0.1:1"),
+        ("127.0.0.1:1", "as http://127.0.0.1:8080"),
+    ] {
+        for command in [&["topic", "list"][..], &["sub", "t"], &["pub", "t", "x"], &["pull", "s"]] {
+            let words: Vec<_> = command.iter().copied().chain(["--url", url]).map(OsStr::new).collect();
+            let output = weir(dir.path(), &words);
+            let why = said(&output);
+            assert_eq!(output.status.code(), Some(1), "{words:?}: {why}");
+            assert!(why.starts_with("error: --url") && why.contains(write), "{words:?}: {why}");
+        }
+    }
+}

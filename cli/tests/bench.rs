@@ -6,7 +6,8 @@
 mod product;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use product::Product;
@@ -16,6 +17,9 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use weir_protocol::ws::{ServerFrame, binary};
+
+/// Whatever is waited for has come by then.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn dir() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
@@ -212,6 +216,71 @@ fn what_is_read_cold_comes_from_the_object_store_once_and_what_is_read_again_doe
         assert!(figure(cold, "blocks_missed") > 0.0, "{cold}");
     }
     assert!(figure(warm, "blocks_missed").abs() < 1e-9, "{warm}");
+}
+
+/// Processes whose command line has this in it.
+fn processes_with(text: &str) -> usize {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
+}
+
+#[test]
+fn a_run_that_is_interrupted_leaves_neither_processes_nor_data() {
+    for signal in ["-INT", "-TERM"] {
+        let dir = dir();
+        let below = format!("{}/weir-bench-", dir.path().to_str().unwrap());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["bench", "steady", "--rate", "100", "--seconds", "600", "--clients", "2", "--dir"]);
+        let mut child = command.arg(dir.path()).stderr(Stdio::piped()).spawn().unwrap();
+        let until = Instant::now() + PATIENCE;
+        let is_ready = || {
+            let entries = std::fs::read_dir(dir.path()).unwrap().flatten();
+            entries.into_iter().any(|entry| entry.path().join("ready").exists())
+        };
+        while !is_ready() {
+            assert!(Instant::now() < until && child.try_wait().unwrap().is_none(), "it does not begin");
+            std::thread::yield_now();
+        }
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert!(
+            output.status.code() == Some(1) && said(&output).contains("interrupted"),
+            "{}",
+            said(&output)
+        );
+        // Who was killed is gone in a moment.
+        while processes_with(&below) > 0 {
+            assert!(Instant::now() < until, "a server goes on");
+            std::thread::yield_now();
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{signal}");
+    }
+}
+
+#[test]
+fn what_is_measured_while_it_runs_keeps_none_of_its_topics_and_results_have_a_place_before() {
+    let dir = dir();
+    let product = Product::start(dir.path());
+    let url = format!("http://{}", product.address);
+    let to = ["--running", "--seconds", "1", "--url", &url, "--dir", dir.path().to_str().unwrap()];
+    for what in [&["http", "--rounds", "1", "--connections", "2"][..], &["lone", "--rate", "50"]] {
+        let output = bench(&[what, &to].concat());
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let listed = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["topic", "list", "--json", "--url", &url])
+        .output()
+        .unwrap();
+    assert_eq!((listed.status.code(), said(&listed).trim()), (Some(0), ""));
+    // What nothing can be kept in is refused before anything is measured.
+    let nowhere = dir.path().join("nowhere/results.json");
+    let output = bench(&[&["lone", "--out", nowhere.to_str().unwrap()], &to[..]].concat());
+    assert!(
+        said(&output).contains("cannot append to") && !said(&output).contains("confirm"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]

@@ -142,6 +142,45 @@ fn a_file_that_has_less_than_its_topic_is_not_gone_on_with() {
 }
 
 #[test]
+fn a_file_that_was_changed_up_to_where_it_is_to_go_on_is_not_gone_on_with() {
+    let (dir, product) = product();
+    let (path, text) = log_file(dir.path(), 1_000);
+    let begun: String = text.split_inclusive('\n').take(600).collect();
+    for partitions in ["1", "4"] {
+        let topic = format!("changed-{partitions}");
+        succeeded(&run(&product, &["topic", "create", &topic, "--partitions", partitions]));
+        let args = ["pub", &topic, "--lines", "--file", path.to_str().unwrap(), "--resume"];
+        std::fs::write(&path, &begun).unwrap();
+        succeeded(&run(&product, &args));
+        // Somebody wrote a line above the others, and the log grew.
+        std::fs::write(&path, format!("a heading\n{text}")).unwrap();
+        let resumed = run(&product, &args);
+        let said = String::from_utf8_lossy(&resumed.stderr);
+        assert!(!resumed.status.success() && said.contains("of the input is another"), "{said}");
+        assert!(said.contains("without --resume") && !said.contains("the same command"), "{said}");
+        assert_eq!(stored(&product, &topic), 600);
+        std::fs::write(&path, &text).unwrap();
+        succeeded(&run(&product, &args));
+        assert_eq!(stored(&product, &topic), 1_000);
+    }
+    assert_eq!(everything(&product, "changed-1"), text);
+}
+
+#[test]
+fn a_line_that_the_gateway_does_not_take_is_named_and_those_before_it_are_there() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--record-max", "1KiB"]);
+    let path = dir.path().join("lines");
+    let large = "x".repeat((1 << 10) + 1);
+    std::fs::write(&path, format!("{}{large}\nbehind it\n", "short\n".repeat(300))).unwrap();
+    let refused = run(&product, &["pub", "t", "--lines", "--file", path.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("line 301 has 1025 bytes"), "{said}");
+    assert!(said.contains("takes 1024 at most") && said.contains("300 messages are confirmed"), "{said}");
+    assert_eq!(stored(&product, "t"), 300);
+}
+
+#[test]
 fn a_killed_publisher_goes_on_where_it_was_and_nothing_is_there_twice() {
     let (dir, product) = product();
     let (path, text) = log_file(dir.path(), 2_000);
@@ -254,6 +293,27 @@ fn publisher_and_follower_survive_a_crash_of_the_product() {
     assert!(follower.wait().unwrap().success());
     assert_eq!(seen, text);
     assert_eq!(everything(&product, "app"), text);
+}
+
+#[test]
+fn who_follows_partitions_without_messages_is_told_of_no_loss_after_a_crash() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut product = Product::start_at(dir.path(), &ports::own().to_string());
+    succeeded(&run(&product, &["topic", "create", "wide", "--partitions", "4"]));
+    let publish = |product: &Product, text: &str| {
+        succeeded(&run(product, &["pub", "wide", text, "--key", "k"]));
+    };
+    publish(&product, "first");
+    let mut follower = weir(&product, &["sub", "wide", "--from", "earliest", "-n", "2"]).spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "first");
+    product.kill();
+    let product = Product::start_at(dir.path(), &product.address);
+    publish(&product, "second");
+    assert_eq!(lines.next().unwrap().unwrap(), "second");
+    let output = follower.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("trying again") && !said.contains("missing"), "{said}");
 }
 
 #[test]

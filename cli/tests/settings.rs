@@ -247,6 +247,8 @@ fn nothing_is_made_for_a_server_that_could_not_serve() {
         (&tls, "nowhere.pem"),
         (&["dev", "--listen", "127.0.0.1:0", "--console-prefix", "x"], "console prefix"),
         (&["dev", "--listen", "127.0.0.1:0", "--allow-origin", "https://a.example/"], "https://a.example/"),
+        (&["dev", "--listen", "127.0.0.1:0", "--tls-self-signed", "--host-name", "bücher.example"], "xn--"),
+        (&["dev", "--listen", "127.0.0.1:0", "--host-name", "https://mq.example"], "https://mq.example"),
         (&["dev", "--listen", "127.0.0.1:0", "--object-store", "ftp://a.example"], "is no store"),
         (&["node", "--object-store", "s3://a?b"], "do not belong"),
         (&["node", "--cluster-secret", "nowhere"], "nowhere"),

@@ -220,6 +220,48 @@ fn a_run_that_is_interrupted_before_the_end_it_was_to_reach_has_failed() {
 }
 
 #[test]
+fn a_run_whose_output_nobody_takes_ends_when_it_is_asked_to() {
+    let dir = scratch();
+    let product = Product::start(dir.path());
+    let mut http = Connection::open(&product.address).unwrap();
+    for (line, body) in [
+        ("PUT /v1/topics/t", "{}"),
+        ("PUT /v1/subscriptions/work", r#"{"topics":["t"]}"#),
+        ("PUT /v1/subscriptions/read", r#"{"topics":["t"],"mode":"stream"}"#),
+        // More than a pipe holds.
+        ("POST /v1/topics/t/messages", &"x".repeat(1 << 20)),
+    ] {
+        let done = http.request(line, &[], body.as_bytes()).unwrap();
+        assert!(done.status < 300, "{line}: {}", done.text());
+    }
+    let begin = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["--url", &format!("http://{}", product.address)]).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut printed = child.stdout.take().unwrap();
+        printed.read_exact(&mut [0]).unwrap();
+        (child, printed)
+    };
+    let mut kept = [
+        begin(&["sub", "t", "--from", "earliest"]),
+        begin(&["sub", "--subscription", "read"]),
+        begin(&["pull", "work", "--follow", "--ack"]),
+    ];
+    for (child, _) in &kept {
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    }
+    // Time ends the first, whoever is impatient the others.
+    let (first, others) = kept.split_first_mut().unwrap();
+    for (child, _) in others.iter() {
+        assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    }
+    for child in [&mut first.0].into_iter().chain(others.iter_mut().map(|(child, _)| child)) {
+        let status = awaited("an end", || child.try_wait().unwrap());
+        assert_eq!(status.code(), Some(1), "what was begun is not all printed: {status}");
+    }
+}
+
+#[test]
 fn what_an_interrupted_consumer_has_printed_does_not_come_again() {
     let (_dir, _product, weir) = filled();
     let mut child = weir(&["sub", "--subscription", "work"]).spawn().unwrap();

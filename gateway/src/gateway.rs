@@ -17,6 +17,7 @@ use crate::api::{never_sent, openapi};
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
 use crate::edge::{BodyBudget, Console, Edge, QueueCounts};
+use crate::host::is_authority;
 use crate::listener::{self, Door, HANDSHAKE_FAILURES};
 use crate::metrics::{Bounds, BoundsCollector};
 use crate::service::publish::PublishConfig;
@@ -60,6 +61,12 @@ pub enum StartError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A name of this gateway that no client can send.
+    #[error(
+        "--host-name {0:?} is no name that clients can ask for: it is a name in ASCII (xn-- for others) or an address, one of \
+         IPv6 in brackets"
+    )]
+    Host(String),
     /// There is no TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -264,6 +271,9 @@ fn check(config: &GatewayConfig, authenticator: &dyn Authenticator) -> Result<()
     let is_public = !config.listen.ip().is_loopback();
     if is_public && !config.insecure_public && !authenticator.demands_credentials() {
         return Err(StartError::Public(config.listen));
+    }
+    if let Some(host) = config.hosts.iter().find(|host| !is_authority(host)) {
+        return Err(StartError::Host(host.clone()));
     }
     let refused = config.origins.iter().find_map(|origin| Some((origin.clone(), never_sent(origin)?)));
     refused.map_or(Ok(()), |(origin, reason)| Err(StartError::Origin { origin, reason }))

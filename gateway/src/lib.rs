@@ -5,6 +5,7 @@
 //!   listener   sockets, and who is let in
 //!   connection from its first byte of HTTP to its last
 //!   tls        which certificate is shown
+//!   host       names of hosts
 //!   edge       a request: host, origin, route, authorize, handler
 //!   ws         WebSocket: sessions, channels, credit
 //!   service    what a request means: publish, read, follow, topics, namespaces
@@ -21,6 +22,7 @@ mod config;
 mod connection;
 mod edge;
 mod gateway;
+mod host;
 mod listener;
 mod metrics;
 pub mod service;

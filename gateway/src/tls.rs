@@ -24,6 +24,8 @@ use rustls::sign::CertifiedKey;
 use serde::{Deserialize, Serialize};
 use tokio_rustls::TlsAcceptor;
 
+use crate::host::host_name;
+
 /// Where the certificate comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -188,7 +190,8 @@ fn self_signed(dir: &Path, names: &[String], addr: IpAddr) -> Result<(PathBuf, P
     let (chain, key, listed) =
         (dir.join("development-cert.pem"), dir.join("development-key.pem"), dir.join("development-names"));
     let mut all: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
-    all.extend(names.iter().cloned());
+    // Without what stands around them in a URL.
+    all.extend(names.iter().map(|name| host_name(name).trim_matches(['[', ']']).to_owned()));
     all.push(addr.to_string());
     all.sort();
     all.dedup();
@@ -228,7 +231,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let first = tls(dir.path(), &[]).certificate();
         assert_eq!(tls(dir.path(), &[]).certificate(), first);
-        assert_ne!(tls(dir.path(), &["weir.example"]).certificate(), first);
+        let named = tls(dir.path(), &["weir.example"]).certificate();
+        assert_ne!(named, first);
+        assert_eq!(tls(dir.path(), &["Weir.example:8443"]).certificate(), named, "the same name");
+        drop(tls(dir.path(), &["[fd00::1]:8443"]));
+        let names = std::fs::read_to_string(dir.path().join("development-names")).unwrap();
+        assert!(names.lines().any(|name| name == "fd00::1"), "an address, and no name: {names}");
         let mode = std::fs::metadata(dir.path().join("development-key.pem")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

@@ -20,7 +20,7 @@ create() {
   for header in "${@:2}"; do headers+=(-H "$header"); done
   for n in $(seq 0 $((senders - 1))); do
     # A server that elects leaders first answers 503 for a moment.
-    curl -sS -f -o "$dir/created" --retry 20 --retry-delay 1 --retry-all-errors -X PUT "${headers[@]}" "http://127.0.0.1:$port${1//\{n\}/$n}" || { cat "$dir/log" >&2; die "a stream could not be created"; }
+    curl -sS -f -m 60 -o "$dir/created" --retry 20 --retry-delay 1 --retry-all-errors -X PUT "${headers[@]}" "http://127.0.0.1:$port${1//\{n\}/$n}" || { cat "$dir/log" >&2; die "a stream could not be created"; }
   done
 }
 
@@ -90,7 +90,7 @@ fsync = "always"
 CONF
   RUST_LOG=error serve "$TOOLS/bin/ursula" server --config "$dir/ursula.toml"
   reachable "$port"
-  curl -sS -f -o "$dir/created" --retry 20 --retry-delay 1 --retry-all-errors -X PUT "http://127.0.0.1:$port/peers" || { cat "$dir/log" >&2; die "the bucket could not be created"; }
+  curl -sS -f -m 60 -o "$dir/created" --retry 20 --retry-delay 1 --retry-all-errors -X PUT "http://127.0.0.1:$port/peers" || { cat "$dir/log" >&2; die "the bucket could not be created"; }
   create "/peers/s{n}" "content-type: application/octet-stream"
   posts "/peers/s{n}" raw "content-type: application/octet-stream" |
     keep wrk "$http_shape" Ursula "$URSULA_VERSION" "one node, fsync = always: synced before the confirm"

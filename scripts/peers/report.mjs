@@ -93,7 +93,8 @@ Written by \`scripts/bench-peers\`; change nothing here by hand. Server, load an
 the same disk, so absolute figures say little: what is claimed are ratios. **Each run of a peer has a run of Weir beside it, in the same
 minute**, and a ratio is that of such a pair; first the median of the rounds, in brackets the lowest and the highest. All are one
 node without replicas. Versions are those that the script installs (\`scripts/versions.env\`, \`scripts/peers/*.pom.xml\`).
-Processor time is of the server alone where it can be told.
+Processor time is of the server alone where it can be told. Before what counts a second warms up; the generators of Kafka and
+RabbitMQ, which count from their first message on, begin anew each time.
 
 ${place}
 

@@ -6,7 +6,7 @@ pipelined="pipelined, one connection"
 http_shape="HTTP, 64 under way"
 pid= epmd_port=
 
-# A directory of its own on the disk to measure, and a port where nobody else is.
+# A directory of its own on the disk to measure, and the first port that is tried.
 workspace() {
   dir=$(mktemp -d "$ROOT/.cache/peers-XXXXXX")
   mkdir -p "$dir/results"
@@ -14,9 +14,13 @@ workspace() {
   trap 'stop; rm -rf "$dir"' EXIT
 }
 
+# What has not ended within half a minute, and what a server left behind, is killed.
 stop() {
   [ -n "$pid" ] || return 0
+  local _
   kill "$pid" 2>/dev/null || true
+  for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+  kill -KILL -- "-$pid" 2>/dev/null || true
   wait "$pid" 2>/dev/null || true
   pid=
   # Erlang leaves its name server behind.
@@ -24,11 +28,17 @@ stop() {
   epmd_port=
 }
 
-# The server before is ended, its data removed, and the next gets ports of its own.
-fresh() { stop; rm -rf "${dir:?}/data"; mkdir -p "$dir/data"; port=$((port + 10)); }
+# The server before is ended, its data removed, and the next gets ports of its own: a stranger who listens there would be measured.
+fresh() {
+  stop
+  rm -rf "${dir:?}/data"
+  mkdir -p "$dir/data"
+  port=$((port + 10))
+  while listens "$port" || listens $((port + 1)) || listens $((port + 2)); do port=$((port + 10)); done
+}
 
-# serve COMMAND…: starts a server; `pid` is its process.
-serve() { "$@" >"$dir/log" 2>&1 </dev/null & pid=$!; }
+# serve COMMAND…: starts a server in a group of its own; `pid` is its process.
+serve() { setsid "$@" >"$dir/log" 2>&1 </dev/null & pid=$!; }
 
 # reachable PORT: waits until somebody listens there.
 reachable() { await_start "the server on port $1" "$pid" "$dir/log" listens "$1"; }

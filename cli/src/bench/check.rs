@@ -17,6 +17,7 @@ pub(super) struct Check {
     window: Window,
     deliver: Latencies,
     delivered: u64,
+    delivered_in_window: u64,
     /// Messages that were due together are counted together: since when, and how many.
     group: (u64, u64),
 }
@@ -25,7 +26,8 @@ impl Check {
     /// Of a reader that follows `writers`.
     pub(super) fn new(writers: impl Iterator<Item = u32>, window: Window) -> Self {
         let arrived = writers.map(|writer| (writer, Arrived::default())).collect();
-        Self { arrived, window, deliver: Latencies::new(), delivered: 0, group: (0, 0) }
+        let (deliver, group) = (Latencies::new(), (0, 0));
+        Self { arrived, window, deliver, delivered: 0, delivered_in_window: 0, group }
     }
 
     /// Takes a message that arrived at `now_ns`. [`Check::end_of_group`] follows before the time is another.
@@ -56,6 +58,9 @@ impl Check {
     /// Counts the latency of what was taken so far.
     pub(super) fn end_of_group(&mut self, now_ns: u64) {
         let (due_ns, count) = std::mem::take(&mut self.group);
+        if self.window.counts(now_ns) {
+            self.delivered_in_window += count;
+        }
         if count > 0 && self.window.counts(due_ns) {
             self.deliver.record(now_ns.saturating_sub(due_ns) / 1_000, count);
         }
@@ -74,6 +79,11 @@ impl Check {
     /// Messages that came, repeats included.
     pub(super) fn delivered(&self) -> u64 {
         self.delivered
+    }
+
+    /// Those of them that came while it counted, whenever they were due.
+    pub(super) fn delivered_in_window(&self) -> u64 {
+        self.delivered_in_window
     }
 
     /// What is wrong: missing, twice, out of order.
@@ -153,6 +163,18 @@ mod tests {
         faults(&check, 0, 0, 0);
         assert!(check.has_all(|_| 100) && !check.has_all(|writer| 100 + u64::from(writer == 4)));
         assert_eq!((check.delivered(), check.deliver().count()), (200, 180), "what warms up is not timed");
+    }
+
+    #[test]
+    fn what_was_due_in_time_and_comes_late_is_timed_and_makes_no_rate() {
+        let mut check = check();
+        for (seq, now_ns) in
+            [(500, 600_000_000), (600, 1_009_999_999), (700, 1_010_000_000), (800, 2_000_000_000)]
+        {
+            check.take(&payload(1, seq), now_ns).unwrap();
+            check.end_of_group(now_ns);
+        }
+        assert_eq!((check.deliver().count(), check.delivered(), check.delivered_in_window()), (4, 4, 2));
     }
 
     #[test]

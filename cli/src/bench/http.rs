@@ -157,6 +157,7 @@ async fn measure(bench: &Bench, args: &HttpArgs, connections: u32) -> anyhow::Re
     let middle = &posts[posts.len().saturating_sub(1) / 2];
     result.figures.extend(middle.used.figures(middle.latencies.count(), args.payload));
     disk::measure(&target, Rate::Max, &mut result).await?;
+    target.remove_topic(&topic).await?;
     Ok(result)
 }
 

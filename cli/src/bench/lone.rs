@@ -42,7 +42,7 @@ pub(super) async fn run(bench: &mut Bench, args: &LoneArgs) -> anyhow::Result<()
         let result = pair.measure(&target, *rate, args.seconds).await?;
         bench.emit(result)?;
     }
-    Ok(())
+    target.remove_topic(&topic).await
 }
 
 impl Pair {

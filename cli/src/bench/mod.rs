@@ -38,15 +38,21 @@ mod tally;
 mod target;
 mod topics;
 
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 
 use self::result::RunResult;
 use self::stream::Shape;
 use crate::args::{BenchCommand, Connect};
+use crate::client::Stop;
 use crate::output;
+
+/// How long it may take to remove the data of a run that was interrupted.
+const CLEAN_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Where results go, and whether they are any good.
 struct Bench {
@@ -65,7 +71,14 @@ struct Bench {
 /// # Errors
 /// If something could not be measured, or messages were lost, repeated or out of order.
 pub(crate) async fn run(connect: &Connect, mut command: BenchCommand) -> anyhow::Result<()> {
+    if let BenchCommand::Client = command {
+        return stream::client().await;
+    }
     let out = command.out();
+    if let Some(out) = &out {
+        // What is measured for an hour is not to be lost for a name that was misspelt.
+        appended(out)?;
+    }
     let mut bench = Bench {
         connect: connect.clone(),
         out,
@@ -74,11 +87,19 @@ pub(crate) async fn run(connect: &Connect, mut command: BenchCommand) -> anyhow:
         held: None,
         void: Vec::new(),
     };
-    match command {
-        BenchCommand::Table(args) => table::run(&args)?,
-        BenchCommand::Client => stream::client().await?,
-        BenchCommand::Matrix(args) => matrix::run(&mut bench, &args).await?,
-        command => one(&mut bench, command).await?,
+    let mut stop = Stop::catch_for(CLEAN_TIME_MAX)?;
+    let measuring = async {
+        match command {
+            BenchCommand::Table(args) => table::run(&args),
+            BenchCommand::Matrix(args) => matrix::run(&mut bench, &args).await,
+            command => one(&mut bench, command).await,
+        }
+    };
+    // What was started for a run, and its data, go with it.
+    tokio::select! {
+        biased;
+        () = stop.wanted() => anyhow::bail!("interrupted: what is printed is all that was measured"),
+        measured = measuring => measured?,
     }
     anyhow::ensure!(
         bench.void.is_empty(),
@@ -143,10 +164,15 @@ impl Bench {
     /// Appends to the file.
     fn keep(&self, line: &str) -> anyhow::Result<()> {
         let Some(out) = &self.out else { return Ok(()) };
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(out);
-        let written = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+        let written = appended(out)?.write_all(format!("{line}\n").as_bytes());
         written.with_context(|| format!("cannot append to {}", out.display()))
     }
+}
+
+/// A file of results, made if it is missing.
+fn appended(out: &Path) -> anyhow::Result<File> {
+    let file = OpenOptions::new().create(true).append(true).open(out);
+    file.with_context(|| format!("cannot append to {}", out.display()))
 }
 
 /// The command line, as it would be typed anywhere: without directories, files and how it is shown.

@@ -271,11 +271,11 @@ async fn live(target: &Target, shared: &Arc<Shared>) -> anyhow::Result<RunResult
     };
     let done = Instant::now();
     tally.add(&clients.read().await?);
-    let drained = done.elapsed();
+    let drained_s = done.elapsed().as_secs_f64();
     progress.abort();
-    let mut result = report::report(shared, &mut tally, &used);
+    let mut result = report::report(shared, &mut tally, &used, drained_s);
     // Whoever waited in vain did so before it gave up, which is not draining.
-    result.drain_s = (!result.is_faulty()).then_some(drained.as_secs_f64());
+    result.drain_s = (!result.is_faulty()).then_some(drained_s);
     if let Consumption::Queue { .. } = shape.consumption {
         worker::verify(target, shared, &tally, &mut result).await?;
     }

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::arrived::Arrived;
 use super::check::{Check, Faults};
+use super::identity::Identity;
+use super::schedule::Window;
 
 /// A minute in microseconds: what took longer counts as that.
 const LATENCY_US_MAX: u64 = 60_000_000;
@@ -83,6 +85,8 @@ pub(super) struct Tally {
     pub(super) confirmed_in_window: u64,
     pub(super) batches: u64,
     pub(super) delivered: u64,
+    /// Deliveries that came while it counted, of a queue first ones, whenever they were due.
+    pub(super) delivered_in_window: u64,
     /// Leases that were given back to come again, and given up for good.
     pub(super) nacked: u64,
     pub(super) dead: u64,
@@ -106,6 +110,7 @@ impl Tally {
             confirmed_in_window: 0,
             batches: 0,
             delivered: 0,
+            delivered_in_window: 0,
             nacked: 0,
             dead: 0,
             faults: Faults::default(),
@@ -117,7 +122,16 @@ impl Tally {
     pub(super) fn read(&mut self, check: &Check, sent: impl Fn(u32) -> u64) {
         self.deliver.add(check.deliver());
         self.delivered = check.delivered();
+        self.delivered_in_window = check.delivered_in_window();
         self.faults = check.faults(sent);
+    }
+
+    /// A queue's worker got a message for the first time.
+    pub(super) fn first_delivery(&mut self, identity: Identity, now_ns: u64, window: &Window) {
+        self.delivered_in_window += u64::from(window.counts(now_ns));
+        if window.counts(identity.due_ns) {
+            self.deliver.record(now_ns.saturating_sub(identity.due_ns) / 1_000, 1);
+        }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
@@ -132,6 +146,7 @@ impl Tally {
         self.confirmed_in_window += other.confirmed_in_window;
         self.batches += other.batches;
         self.delivered += other.delivered;
+        self.delivered_in_window += other.delivered_in_window;
         self.nacked += other.nacked;
         self.dead += other.dead;
         self.faults.add(other.faults);

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use http::{HeaderMap, Method};
 use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
 
@@ -125,6 +126,14 @@ impl Target {
     /// The process that serves, if it is known.
     pub(super) fn pid(&self) -> Option<u32> {
         self.pid
+    }
+
+    /// Takes away a topic of a run: what runs already goes on without it.
+    pub(super) async fn remove_topic(&self, name: &str) -> anyhow::Result<()> {
+        let api = Api::new(&self.reach.connect)?;
+        let path = api.path(&format!("topics/{name}"));
+        api.send(Method::DELETE, &path, HeaderMap::new(), "").await.context("cannot clean up")?;
+        Ok(())
     }
 
     /// Metrics without labels; `None` where there is none of that name.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
@@ -16,7 +16,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_e
 use serde::Deserialize;
 
 use crate::args::Connect;
-use crate::client::{WireError, tls};
+use crate::client::{WireError, address, tls};
 
 /// Largest answer that is read. Lists and single messages stay far below it.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -27,10 +27,9 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(75);
 #[derive(Clone)]
 pub(crate) struct Api {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    base: Uri,
-    namespace: String,
-    /// The command line that leads here.
-    weir: String,
+    /// Without a slash at its end.
+    base: String,
+    connect: Connect,
 }
 
 /// An answer that is not a problem.
@@ -74,11 +73,7 @@ pub(crate) fn encoded(text: &str) -> PercentEncode<'_> {
 impl Api {
     /// Prepares requests; nothing is sent yet.
     pub(crate) fn new(connect: &Connect) -> anyhow::Result<Self> {
-        let base: Uri = connect.url.trim_end_matches('/').parse().context("--url is not a URL")?;
-        anyhow::ensure!(
-            matches!(base.scheme_str(), Some("http" | "https")) && base.authority().is_some(),
-            "--url starts with http:// or https:// and names a host"
-        );
+        let base = address::checked(&connect.url)?.to_owned();
         let tls = tls::client_config(connect.ca_cert.as_deref())?;
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config((*tls).clone())
@@ -86,17 +81,22 @@ impl Api {
             .enable_http1()
             .build();
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { client, base, namespace: connect.namespace.clone(), weir: connect.weir() })
+        Ok(Self { client, base, connect: connect.clone() })
     }
 
     /// `weir` with the flags that lead here, to be pasted.
-    pub(crate) fn weir(&self) -> &str {
-        &self.weir
+    pub(crate) fn weir(&self) -> String {
+        self.connect.weir()
+    }
+
+    /// The same into another namespace.
+    pub(crate) fn weir_in(&self, namespace: &str) -> String {
+        Connect { namespace: namespace.to_owned(), ..self.connect.clone() }.weir()
     }
 
     /// Path of something in the namespace, e.g. `topics/orders`. Names in it are [`encoded`].
     pub(crate) fn path(&self, rest: &str) -> String {
-        format!("/v1/ns/{}/{rest}", encoded(&self.namespace))
+        format!("/v1/ns/{}/{rest}", encoded(&self.connect.namespace))
     }
 
     /// GETs JSON.
@@ -110,7 +110,7 @@ impl Api {
         if reply.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        Ok(Some(checked(reply)?))
+        Ok(Some(self.checked(path, reply)?))
     }
 
     /// Sends one request and reads its whole answer.
@@ -139,7 +139,8 @@ impl Api {
         headers: HeaderMap,
         body: impl Into<Bytes>,
     ) -> Result<Reply, WireError> {
-        checked(self.exchange(method, path, headers, body.into()).await?)
+        let reply = self.exchange(method, path, headers, body.into()).await?;
+        self.checked(path, reply)
     }
 
     /// Follows server-sent events: what comes, as it comes, for as long as the gateway sends.
@@ -150,7 +151,7 @@ impl Api {
         &self,
         path: &str,
     ) -> anyhow::Result<impl Stream<Item = anyhow::Result<Bytes>> + Send + use<>> {
-        let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
+        let url = format!("{}{path}", self.base);
         let request = Request::builder().uri(&url).header(ACCEPT, "text/event-stream");
         let request = request.body(Full::new(Bytes::new()))?;
         let answer = self.client.request(request).await.map_err(|error| unreached(&self.base, error))?;
@@ -168,7 +169,7 @@ impl Api {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Reply, WireError> {
-        let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
+        let url = format!("{}{path}", self.base);
         let request = Request::builder().method(method).uri(&url).body(Full::new(body.clone()));
         let mut request = request.map_err(|error| WireError::Final(format!("{url}: {error}")))?;
         *request.headers_mut() = headers;
@@ -190,47 +191,76 @@ impl Api {
             |_| WireError::Lost(format!("no answer from {url} within {} s", ANSWER_TIME_MAX.as_secs()));
         tokio::time::timeout(ANSWER_TIME_MAX, exchange).await.map_err(late)?
     }
-}
 
-fn checked(reply: Reply) -> Result<Reply, WireError> {
-    if !reply.status.is_client_error() && !reply.status.is_server_error() {
-        return Ok(reply);
+    fn checked(&self, path: &str, reply: Reply) -> Result<Reply, WireError> {
+        if !reply.status.is_client_error() && !reply.status.is_server_error() {
+            return Ok(reply);
+        }
+        let Ok(problem) = serde_json::from_slice::<Problem>(&reply.body) else {
+            let text = format!("the gateway answered {}", reply.status);
+            let may_pass = reply.status.is_server_error();
+            return Err(if may_pass { WireError::Lost(text) } else { WireError::Final(text) });
+        };
+        let may_pass = problem.retryable;
+        let text = self.describe(problem, path);
+        Err(if may_pass { WireError::Lost(text) } else { WireError::Final(text) })
     }
-    let Ok(problem) = serde_json::from_slice::<Problem>(&reply.body) else {
-        let text = format!("the gateway answered {}", reply.status);
-        let may_pass = reply.status.is_server_error();
-        return Err(if may_pass { WireError::Lost(text) } else { WireError::Final(text) });
-    };
-    let may_pass = problem.retryable;
-    let text = describe(problem);
-    Err(if may_pass { WireError::Lost(text) } else { WireError::Final(text) })
+
+    /// A problem in one line: what, why, and whether it helps to try again.
+    fn describe(&self, problem: Problem, path: &str) -> String {
+        let mut line = format!("{} ({})", problem.title, problem.code);
+        if let Some(detail) = problem.detail.filter(|detail| !detail.is_empty()) {
+            line.push_str(": ");
+            line.push_str(&detail);
+        }
+        if problem.outcome.as_deref() == Some("unknown") {
+            line.push_str("; nobody knows whether it took effect");
+        }
+        if let Some(undo) = &problem.undo {
+            let (weir, name) = (self.weir(), subscription(path).unwrap_or("NAME"));
+            line.push_str(&format!(
+                "; to take back what it did: {weir} subscription undo {name} {undo} --yes"
+            ));
+        }
+        if problem.retryable {
+            line.push_str("; trying again later may help");
+        }
+        line
+    }
 }
 
 /// Why there is no answer. What the HTTP library says around the reason is left out.
-fn unreached(base: &Uri, error: hyper_util::client::legacy::Error) -> WireError {
+fn unreached(base: &str, error: hyper_util::client::legacy::Error) -> WireError {
     if let Some(why) = tls::distrusted(&error) {
         return WireError::Final(format!("{base} is not trusted: {why}"));
     }
-    let hint = format!("cannot reach {base} (is it running? `weir dev` starts one; --url names another)");
-    let reason = anyhow::Error::new(error);
-    WireError::Lost(format!("{hint}: {}", reason.root_cause()))
+    WireError::Lost(address::unreached(base, anyhow::Error::new(error).root_cause()))
 }
 
-/// A problem in one line: what, why, and whether it helps to try again.
-fn describe(problem: Problem) -> String {
-    let mut line = format!("{} ({})", problem.title, problem.code);
-    if let Some(detail) = problem.detail.filter(|detail| !detail.is_empty()) {
-        line.push_str(": ");
-        line.push_str(&detail);
+/// The subscription that a path is of. Those that exist have names that stand for themselves in paths.
+fn subscription(path: &str) -> Option<&str> {
+    path.rsplit_once("/subscriptions/")?.1.split([':', '/', '?']).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::Args;
+
+    #[test]
+    fn what_a_refusal_did_can_be_taken_back_by_what_it_says() {
+        let line = ["weir", "--url", "http://h:1", "--ns", "shop", "topic", "list"];
+        let api = Api::new(&Args::parse_from(line).connect).unwrap();
+        let problem = r#"{"code":"unavailable","title":"Unavailable","outcome":"unknown","undo":"snap_1","retryable":true}"#;
+        let reply = Reply {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            headers: HeaderMap::new(),
+            body: problem.as_bytes().into(),
+        };
+        let said = api.checked("/v1/ns/shop/subscriptions/billing:seek", reply).err().unwrap().to_string();
+        let undo = "weir --url http://h:1 --ns shop subscription undo billing snap_1 --yes";
+        assert!(said.contains(undo), "{said}");
     }
-    if problem.outcome.as_deref() == Some("unknown") {
-        line.push_str("; nobody knows whether it took effect");
-    }
-    if let Some(undo) = &problem.undo {
-        line.push_str(&format!("; to take back what it did: weir subscription undo NAME {undo} --yes"));
-    }
-    if problem.retryable {
-        line.push_str("; trying again later may help");
-    }
-    line
 }

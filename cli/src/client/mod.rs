@@ -1,5 +1,6 @@
 //! HTTP and WebSocket, as any user of the public interface would speak them.
 
+mod address;
 mod backoff;
 mod http;
 mod stop;

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use bytes::BytesMut;
 use futures_util::{SinkExt as _, StreamExt as _};
-use http::{HeaderValue, Uri};
+use http::HeaderValue;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -17,12 +16,12 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 use weir_protocol::limits::WS_MESSAGE_BYTES_MAX;
 use weir_protocol::ws::{
-    Channel, ClientFrame, CloseCode, Hello, Pong, RawJson, ResumeChannel, SUBPROTOCOL_BINARY,
+    Channel, ClientFrame, CloseCode, Hello, Limits, Pong, RawJson, ResumeChannel, SUBPROTOCOL_BINARY,
     SUBPROTOCOL_JSON, ServerFrame, Sub, VERSION, binary, json,
 };
 
 use crate::args::Connect;
-use crate::client::tls;
+use crate::client::{address, tls};
 
 /// How long a connection may take until it is welcomed.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
@@ -55,6 +54,8 @@ pub(crate) struct Wire {
     out: BytesMut,
     out_text: String,
     frames: VecDeque<(Channel, ServerFrame)>,
+    /// What the gateway said when it welcomed.
+    limits: Limits,
 }
 
 impl Wire {
@@ -95,16 +96,24 @@ impl Wire {
             .await
             .map_err(|error| refused(&connect.url, error))?;
         let (out, out_text, frames) = (BytesMut::new(), String::new(), VecDeque::new());
-        let mut wire = Self { socket, encoding, out, out_text, frames };
+        let mut wire = Self { socket, encoding, out, out_text, frames, limits: Limits::default() };
         let client = Some(concat!("weir-cli/", env!("CARGO_PKG_VERSION")).to_owned());
         let hello = Hello { v: VERSION, client, channels, ..Hello::default() };
         wire.put(Channel::CONNECTION, &ClientFrame::Hello(hello));
         wire.flush().await?;
         match wire.next().await? {
-            (_, ServerFrame::Welcome(_)) => Ok(wire),
+            (_, ServerFrame::Welcome(welcome)) => {
+                wire.limits = welcome.limits;
+                Ok(wire)
+            }
             (_, ServerFrame::Err(refused)) => Err(refusal("", &refused.problem)),
             (_, other) => Err(WireError::Final(format!("the gateway answers hello with {other:?}"))),
         }
+    }
+
+    /// What the gateway takes.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Adds a frame to what [`Wire::flush`] sends.
@@ -229,14 +238,8 @@ impl Encoding {
 }
 
 fn websocket_url(url: &str) -> anyhow::Result<String> {
-    let base = url.trim_end_matches('/');
-    let parsed: Uri = base.parse().context("--url is not a URL")?;
-    let rest = base.split_once("://").map_or("", |(_, rest)| rest);
-    match parsed.scheme_str() {
-        Some("http") => Ok(format!("ws://{rest}/v1/ws")),
-        Some("https") => Ok(format!("wss://{rest}/v1/ws")),
-        _ => anyhow::bail!("--url starts with http:// or https:// and names a host"),
-    }
+    // With http to ws, and with https to wss.
+    Ok(format!("ws{}/v1/ws", address::checked(url)?.trim_start_matches("http")))
 }
 
 fn refused(url: &str, error: Error) -> WireError {
@@ -251,7 +254,7 @@ fn refused(url: &str, error: Error) -> WireError {
         }
         Error::Io(error) => match tls::distrusted(&error) {
             Some(why) => WireError::Final(format!("{url} is not trusted: {why}")),
-            None => WireError::Lost(format!("cannot reach {url}: {error}")),
+            None => WireError::Lost(address::unreached(url, error)),
         },
         other => WireError::Final(other.to_string()),
     }
@@ -308,7 +311,6 @@ mod tests {
     fn a_gateways_url_names_its_websocket() {
         assert_eq!(websocket_url("http://h:80/").unwrap(), "ws://h:80/v1/ws");
         assert_eq!(websocket_url("https://h").unwrap(), "wss://h/v1/ws");
-        assert!(websocket_url("ftp://h").is_err());
-        assert!(websocket_url("h").is_err());
+        assert!(websocket_url("http://h?x=1").is_err());
     }
 }

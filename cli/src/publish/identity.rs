@@ -1,12 +1,15 @@
 //! The producer of a run. Its name is made from what is published, so that a later run can continue an earlier one
 //! without having been told anything.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, bail};
+use http::{HeaderMap, Method};
 use serde::Deserialize;
 use weir_protocol::ids::hash128;
 
 use crate::args::{Connect, PubArgs};
-use crate::client::{Api, encoded};
+use crate::client::{Api, WireError, encoded};
 
 /// A producer.
 #[derive(Debug, Clone)]
@@ -15,6 +18,8 @@ pub(super) struct Identity {
     pub(super) epoch: u32,
     /// A later run can find it again.
     pub(super) is_resumable: bool,
+    /// Digests of messages that the topic has of an earlier run, by their numbers: what the input has to have there.
+    pub(super) stored: BTreeMap<u64, u128>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -24,7 +29,10 @@ struct Known {
 
 #[derive(Debug, Deserialize)]
 struct KnownPartition {
+    partition: u32,
     epoch: u32,
+    last_seq: u64,
+    last_offset: u64,
 }
 
 impl Identity {
@@ -36,15 +44,17 @@ impl Identity {
                 bail!("--resume needs --file with a file, or the --producer of the earlier run");
             }
             let id = format!("cli-{}", ulid::Ulid::new());
-            return Ok(Self { id, epoch: 0, is_resumable: false });
+            return Ok(Self { id, epoch: 0, is_resumable: false, stored: BTreeMap::new() });
         };
-        let newest = known_epoch(connect, &args.topic, &id).await?;
-        let epoch = match newest {
+        let (api, topic) = (Api::new(connect)?, &args.topic);
+        let mut known = known(&api, topic, &id).await?;
+        let epoch = match known.iter().map(|at| at.epoch).max() {
             Some(epoch) if args.resume => epoch,
             Some(epoch) => epoch.checked_add(1).context("the producer has used up its epochs")?,
             None => 0,
         };
-        Ok(Self { id, epoch, is_resumable: true })
+        known.retain(|at| at.epoch == epoch);
+        Ok(Self { id, epoch, is_resumable: true, stored: stored(&api, topic, &known).await? })
     }
 }
 
@@ -66,11 +76,25 @@ fn name(connect: &Connect, args: &PubArgs) -> anyhow::Result<Option<String>> {
     Ok(Some(format!("cli-{:032x}", hash128(&parts))))
 }
 
-async fn known_epoch(connect: &Connect, topic: &str, id: &str) -> anyhow::Result<Option<u32>> {
-    let api = Api::new(connect)?;
+/// The producer on every partition that has seen it.
+async fn known(api: &Api, topic: &str, id: &str) -> anyhow::Result<Vec<KnownPartition>> {
     let path = api.path(&format!("topics/{}/producers/{}", encoded(topic), encoded(id)));
-    let Some(reply) = api.get_if_any(&path).await? else { return Ok(None) };
+    let Some(reply) = api.get_if_any(&path).await? else { return Ok(Vec::new()) };
     let known: Known =
         serde_json::from_slice(&reply.body).context("the gateway's answer is not a producer")?;
-    Ok(known.partitions.iter().map(|partition| partition.epoch).max())
+    Ok(known.partitions)
+}
+
+/// The last message of each partition, as far as they can be read: retention may have removed it.
+async fn stored(api: &Api, topic: &str, known: &[KnownPartition]) -> anyhow::Result<BTreeMap<u64, u128>> {
+    let mut stored = BTreeMap::new();
+    for KnownPartition { partition, last_offset, last_seq, .. } in known {
+        let path = api.path(&format!("topics/{}/messages/{partition}/{last_offset}", encoded(topic)));
+        match api.attempt(Method::GET, &path, HeaderMap::new(), "").await {
+            Ok(reply) => drop(stored.insert(*last_seq, hash128(&[&reply.body]))),
+            Err(WireError::Final(_)) => {}
+            Err(lost) => return Err(lost.into()),
+        }
+    }
+    Ok(stored)
 }

@@ -87,6 +87,10 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
     match ended {
         Ended::All => report(connect, args, &identity, &session, started.elapsed()),
         Ended::Interrupted => bail!("interrupted\n{}", left(&session, args, &identity)),
+        Ended::Changed(line) => bail!(
+            "line {line} of the input is another than the one that an earlier run published: it was changed up to there, and is \
+             not gone on with; without --resume all of it is sent"
+        ),
         Ended::Shorter(read) => bail!(
             "the input has {read} message(s), and the topic has {} of an earlier run: it is not what that run published, \
              and nothing was sent; without --resume all of it is",

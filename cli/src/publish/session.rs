@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
+use anyhow::bail;
 use indicatif::ProgressBar;
 use tokio::sync::mpsc;
 use weir_protocol::batch::{Headers, HeadersBuilder, RecordParts};
-use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
+use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq, hash128};
 use weir_protocol::rpc::Level;
-use weir_protocol::ws::{Bye, Channel, ClientFrame, Limit, Open, Opened, Producer, RawJson, ServerFrame};
+use weir_protocol::ws::{Bye, Channel, ClientFrame, Limit, Open, Opened, Producer, Reject, ServerFrame};
 
 use super::batches::{Batches, Pending, alone_below};
 use super::identity::Identity;
@@ -25,6 +26,8 @@ pub(super) enum Ended {
     All,
     /// The input has fewer messages than an earlier run had published of it: this many.
     Shorter(u64),
+    /// The input has another message under this number, from 1, than an earlier run had published.
+    Changed(u64),
     /// The user stopped it.
     Interrupted,
 }
@@ -40,10 +43,14 @@ pub(super) struct Session<'a> {
     /// Nothing more is to be read; why not, if that was an error.
     is_read: bool,
     failed: Option<String>,
+    /// Number of a message that is not the one that an earlier run had published.
+    changed: Option<u64>,
     headers: Headers,
     life: Option<Incarnation>,
     /// Most that the gateway says it always takes together.
     agreed: Limit,
+    /// Most bytes of a message on the last gateway.
+    record_bytes_max: u64,
     /// Numbers below may be stored, in batches cut otherwise.
     alone_below: u64,
     /// Messages are to be archived, or may have to be: that the topic has them says nothing of it.
@@ -86,9 +93,11 @@ impl<'a> Session<'a> {
             was_open: false,
             is_read: false,
             failed: None,
+            changed: None,
             headers: headers.finish(),
             life: None,
             agreed: Limit::default(),
+            record_bytes_max: u64::MAX,
             alone_below: 0,
             is_archived: args.confirm.as_deref().is_none_or(|level| level == "archived"),
             next_seq: 0,
@@ -125,10 +134,11 @@ impl<'a> Session<'a> {
             if self.is_read && self.pending.is_empty() {
                 connection.wire.put(Channel::CONNECTION, &ClientFrame::Bye(Bye::default()));
                 connection.wire.flush().await?;
-                return match self.failed.take() {
-                    Some(why) => Err(WireError::Final(why)),
-                    None if self.to_skip > 0 => Ok(Ended::Shorter(self.skipped - self.to_skip)),
-                    None => Ok(Ended::All),
+                return match (self.failed.take(), self.changed) {
+                    (Some(why), _) => Err(WireError::Final(why)),
+                    (None, Some(seq)) => Ok(Ended::Changed(seq + 1)),
+                    (None, None) if self.to_skip > 0 => Ok(Ended::Shorter(self.skipped - self.to_skip)),
+                    (None, None) => Ok(Ended::All),
                 };
             }
             let is_sent = connection.out == self.pending.len();
@@ -157,6 +167,7 @@ impl<'a> Session<'a> {
             (_, ServerFrame::Err(refused)) => return Err(refusal("", &refused.problem)),
             (_, other) => return Err(WireError::Final(format!("open was answered with {other:?}"))),
         };
+        self.record_bytes_max = wire.limits().record_bytes;
         self.opened(&opened)?;
         Ok(Connection { wire, limit: opened.pub_limit, sent: Limit::default(), out: 0 })
     }
@@ -225,6 +236,11 @@ impl<'a> Session<'a> {
                 return;
             }
         };
+        self.changed = self.changed_in(&records);
+        if self.changed.is_some() {
+            self.is_read = true;
+            return self.input.close();
+        }
         let skipped = usize::try_from(self.to_skip).unwrap_or(usize::MAX).min(records.len());
         self.to_skip -= skipped as u64;
         for record in records.drain(..skipped) {
@@ -237,16 +253,37 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// The first of what comes next that is not what an earlier run has published.
+    fn changed_in(&self, records: &[Input]) -> Option<u64> {
+        let is_another = |(seq, record): &(u64, &Input)| {
+            self.identity.stored.get(seq).is_some_and(|digest| *digest != hash128(&[&record.value]))
+        };
+        (self.next_seq - self.to_skip..).zip(records).find(is_another).map(|(seq, _)| seq)
+    }
+
     /// Puts records into batches, each as large as one may be.
     fn queue(&mut self, records: &[Input]) -> anyhow::Result<()> {
         let (batches, headers) = (self.batches(), &self.headers);
-        let parts = records.iter().map(|record| RecordParts {
+        // The gateway would refuse all of a batch for it, by the number of the first.
+        let is_too_large = |record: &Input| record.value.len() as u64 > self.record_bytes_max;
+        let (fitting, rest) =
+            records.split_at(records.iter().position(is_too_large).unwrap_or(records.len()));
+        let parts = fitting.iter().map(|record| RecordParts {
             key: record.key.as_deref(),
             headers,
             value: &record.value,
         });
         let cut = batches.cut(&mut self.next_seq, parts, &mut self.pending);
-        cut.map_err(|error| anyhow::anyhow!("message {}: {error}", self.next_seq + 1))
+        let name = |seq| named(self.args, seq, 1);
+        cut.map_err(|error| anyhow::anyhow!("{}: {error}", name(self.next_seq)))?;
+        if let Some(large) = rest.first() {
+            let (bytes, most) = (large.value.len(), self.record_bytes_max);
+            bail!(
+                "{} has {bytes} bytes, and the gateway takes {most} at most: its --record-max",
+                name(self.next_seq)
+            );
+        }
+        Ok(())
     }
 
     /// Sends what credit allows.
@@ -286,7 +323,7 @@ impl<'a> Session<'a> {
                 connection.out = connection.out.saturating_sub(before - self.pending.len());
             }
             ServerFrame::PubLimit(limit) => connection.limit = limit,
-            ServerFrame::Reject(reject) => return Err(rejected(reject.seq, &reject.problem)),
+            ServerFrame::Reject(reject) => return Err(rejected(self.args, &reject)),
             ServerFrame::Err(refused) => return Err(refusal("", &refused.problem)),
             ServerFrame::Goaway(_) => return Err(WireError::Lost("the gateway is shutting down".to_owned())),
             // Frames of a newer gateway that change nothing for a publisher.
@@ -296,15 +333,24 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Messages from number `seq` on, as whoever wrote them counts.
+fn named(args: &PubArgs, seq: u64, count: u32) -> String {
+    let (noun, first) = (if args.lines { "line" } else { "message" }, seq + 1);
+    match u64::from(count) {
+        0 | 1 => format!("{noun} {first}"),
+        count => format!("{noun}s {first} to {}", seq + count),
+    }
+}
+
 /// The producer triple makes it safe to send again what may have been stored.
-fn rejected(seq: u64, problem: &RawJson) -> WireError {
+fn rejected(args: &PubArgs, reject: &Reject) -> WireError {
     #[derive(serde::Deserialize)]
     struct Judged {
         #[serde(default)]
         outcome: String,
     }
-    match (refusal(&format!("message {}: ", seq + 1), problem), serde_json::from_str::<Judged>(problem.get()))
-    {
+    let judged = serde_json::from_str::<Judged>(reject.problem.get());
+    match (refusal(&format!("{}: ", named(args, reject.seq, reject.n)), &reject.problem), judged) {
         (WireError::Final(text), Ok(judged)) if judged.outcome == "unknown" => WireError::Lost(text),
         (refusal, _) => refusal,
     }
@@ -312,6 +358,8 @@ fn rejected(seq: u64, problem: &RawJson) -> WireError {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use clap::Parser as _;
 
     use super::*;
@@ -329,7 +377,7 @@ mod tests {
         let Args { connect, command: Command::Pub(args) } = Args::parse_from(line) else {
             panic!("{line:?}")
         };
-        let identity = Identity { id: "p".to_owned(), epoch: 0, is_resumable: true };
+        let identity = Identity { id: "p".to_owned(), epoch: 0, is_resumable: true, stored: BTreeMap::new() };
         let (_sender, input) = mpsc::channel(1);
         let mut session = Session::new(&connect, &args, &identity, input, ProgressBar::hidden());
         assert!(!session.got_on(0), "it was never connected");

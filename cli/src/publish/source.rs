@@ -1,13 +1,14 @@
 //! What is published: read on a thread of its own, a bounded number of chunks ahead.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, IsTerminal as _, Read};
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::args::PubArgs;
+use crate::output;
 
 /// Records in a chunk at most; fewer if the next line is not there yet.
 pub(super) const CHUNK_RECORDS: usize = 256;
@@ -46,7 +47,13 @@ pub(super) fn open(args: &PubArgs) -> anyhow::Result<(mpsc::Receiver<Chunk>, Opt
             anyhow::ensure!(!found.is_dir(), "cannot read {}: it is a directory", path.display());
             (Box::new(file), found.is_file().then_some(found.len()))
         }
-        None => (Box::new(std::io::stdin()), None),
+        None => {
+            if std::io::stdin().is_terminal() {
+                let what = if args.lines { "messages, a line each," } else { "the message" };
+                output::note(format_args!("type {what} and end with Ctrl-D"));
+            }
+            (Box::new(std::io::stdin()), None)
+        }
     };
     let by_lines = args.lines;
     std::thread::spawn(move || {

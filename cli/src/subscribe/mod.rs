@@ -175,10 +175,9 @@ impl Run<'_> {
         match frame {
             ServerFrame::Deliveries(deliveries) => return self.print(number, &deliveries),
             ServerFrame::Subscribed(started) => {
-                if !started.recovered {
+                if follow.position.started(&started, self.args.partition) {
                     output::note(format_args!("{}: some messages may be missing here", follow.topic));
                 }
-                follow.position.started(&started, self.args.partition);
                 follow.closing.started(started.parts.len().max(1));
             }
             ServerFrame::CaughtUp(CaughtUp { p: partition, end, closed }) => {

@@ -17,16 +17,24 @@ pub(super) struct Position {
     early: BTreeMap<u32, (u64, u64)>,
     /// Partitions whose end was not reached yet; `None` before the first start.
     behind: Option<BTreeMap<u32, u64>>,
+    /// The topic's life.
+    life: Option<u64>,
 }
 
 impl Position {
-    /// The subscription has started; `only` is the partition that was asked for, if one was.
-    pub(super) fn started(&mut self, started: &Subscribed, only: Option<u32>) {
+    /// The subscription has started; `only` is the partition that was asked for, if one was. True if
+    /// something may be missing between what came before and what comes now: the gateway knows only of
+    /// partitions that something came of.
+    pub(super) fn started(&mut self, started: &Subscribed, only: Option<u32>) -> bool {
         let one = only.unwrap_or(0);
         let single = started.start.zip(started.tail).map(|(start, tail)| (one, start, tail));
         let several = started.parts.iter().map(|part| (part.p, part.start, part.tail));
         let parts: Vec<_> =
             if started.parts.is_empty() { single.into_iter().collect() } else { several.collect() };
+        let misses = !started.recovered
+            && (self.life != Some(started.inc)
+                || parts.iter().any(|(partition, start, _)| *start > self.taken_to(*partition)));
+        self.life = Some(started.inc);
         for &(partition, start, _) in &parts {
             // What may be lost is taken back by name, behind this.
             if !self.early.contains_key(&partition) {
@@ -37,6 +45,13 @@ impl Position {
             let behind = parts.into_iter().filter(|(_, start, tail)| start < tail);
             self.behind = Some(behind.map(|(partition, _, tail)| (partition, tail)).collect());
         }
+        misses
+    }
+
+    /// Everything of a partition below it has come for good.
+    fn taken_to(&self, partition: u32) -> u64 {
+        let next = self.next.get(&partition).copied().unwrap_or_default();
+        self.early.get(&partition).map_or(next, |(_, firm)| *firm)
     }
 
     /// A record came; `term` is that of one that is not committed.
@@ -149,6 +164,30 @@ mod tests {
         position.took(4, 0, 7, Some(4));
         position.firm(0, 8);
         assert_eq!(seen(&position), Seen { p: 0, o: 7, ..Seen::default() });
+    }
+
+    #[test]
+    fn something_is_missing_only_where_it_does_not_go_on_where_it_was() {
+        let of = |inc, starts: [u64; 2]| {
+            let part = |(p, start)| Part { p, start, tail: 9 };
+            let parts = (0..).zip(starts).map(part).collect();
+            Subscribed { inc, parts, ..Subscribed::default() }
+        };
+        let followed = || {
+            let mut position = Position::default();
+            assert!(!position.started(&Subscribed { recovered: true, ..of(1, [5, 0]) }, None));
+            position.took(1, 0, 5, None);
+            position
+        };
+        // Nothing came of partition 1, so that the gateway was told nothing of it.
+        assert!(!followed().started(&of(1, [6, 0]), None));
+        assert!(followed().started(&of(1, [6, 1]), None), "retention took what was first");
+        assert!(followed().started(&of(1, [7, 0]), None));
+        assert!(followed().started(&of(2, [6, 0]), None), "it is another topic of that name");
+        let mut early = followed();
+        early.took(2, 0, 6, Some(3));
+        assert!(!early.started(&of(1, [6, 0]), None), "what may be lost comes again");
+        assert!(followed().started(&of(1, [8, 0]), None));
     }
 
     #[test]

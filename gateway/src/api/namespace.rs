@@ -1,13 +1,12 @@
 //! Namespaces, as JSON.
 
-use std::net::Ipv6Addr;
-
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc;
 
 use super::Problem;
+use crate::host::{is_host, split};
 
 /// Most origins that a namespace lists.
 const ORIGINS_MAX: usize = 100;
@@ -127,21 +126,8 @@ pub(crate) fn never_sent(origin: &str) -> Option<&'static str> {
 }
 
 fn never_sent_authority(scheme: &str, authority: &str) -> Option<&'static str> {
-    let (host, port) = match authority.rfind(':') {
-        Some(colon) if !authority[colon..].contains(']') => {
-            (&authority[..colon], Some(&authority[colon + 1..]))
-        }
-        _ => (authority, None),
-    };
-    let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let is_host = match in_brackets {
-        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
-        None => {
-            !host.is_empty()
-                && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
-        }
-    };
-    if !is_host {
+    let (host, port) = split(authority);
+    if !is_host(host) {
         return Some("that is no host: a name in ASCII (xn-- for others) or an address");
     }
     let port = port?;

@@ -13,6 +13,7 @@ use weir_protocol::ids::Name;
 
 use crate::api::Problem;
 use crate::config::GatewayConfig;
+use crate::host::host_name;
 
 /// Request headers that browsers may send, by prefix or whole name.
 const ALLOWED: [&str; 21] = [
@@ -116,15 +117,6 @@ pub(super) fn preflight(request: &HeaderMap, response: &mut HeaderMap) {
 
 fn is_allowed(known: &str, name: &str) -> bool {
     if known.ends_with('-') || known == "confirm" { name.starts_with(known) } else { name == known }
-}
-
-/// A host without its port, as it is compared: in lower case, and without the dot of the root.
-fn host_name(authority: &str) -> String {
-    let name = match authority.rfind(':') {
-        Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
-        _ => authority,
-    };
-    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 fn is_local(name: &str) -> bool {

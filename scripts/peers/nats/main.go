@@ -52,6 +52,10 @@ func main() {
 	check(err)
 
 	warm := time.Duration(*seconds / 5 * float64(time.Second))
+	// A server that answers nothing any more ends the run, not the patience of who waits for it.
+	silence := time.AfterFunc(warm+time.Duration(*seconds*float64(time.Second))+time.Minute, func() {
+		log.Fatal("a minute after the end not everything is acknowledged")
+	})
 	start, before := time.Now(), processorTime(*server)
 	from, until := start.Add(warm), start.Add(warm+time.Duration(*seconds*float64(time.Second)))
 	var mutex sync.Mutex
@@ -88,6 +92,7 @@ func main() {
 		}()
 	}
 	group.Wait()
+	silence.Stop()
 	used := processorTime(*server) - before
 	missing, twice, read := readBack(stream, name, sent)
 	check(stream.DeleteStream(name))

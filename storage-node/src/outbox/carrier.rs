@@ -81,8 +81,8 @@ fn tell_operators<C: Carry>(shard: &ShardHandle, to: &C::To, told: &Told, sent: 
     }
 }
 
-/// Commits sub-batches in a shard and gives their verdicts, from the room that is kept for their `class`: what is owed was
-/// admitted before.
+/// Commits sub-batches in a shard and gives their verdicts, from the room that is kept for their `class`:
+/// what is owed was admitted before.
 pub(super) async fn commit(
     shard: &ShardHandle,
     subs: Vec<SubBatch>,

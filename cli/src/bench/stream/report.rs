@@ -6,17 +6,20 @@ use crate::bench::meter::Used;
 use crate::bench::result::{Figure, Percentiles, RunResult};
 use crate::bench::tally::Tally;
 
-/// The result of a run with everybody at once.
+/// The result of a run with everybody at once, whose readers went on for `drained_s` when all was confirmed.
 #[expect(clippy::cast_precision_loss, reason = "figures are shown to three digits")]
-pub(super) fn report(shared: &Shared, tally: &mut Tally, used: &Used) -> RunResult {
+pub(super) fn report(shared: &Shared, tally: &mut Tally, used: &Used, drained_s: f64) -> RunResult {
     let shape = &shared.shape;
     let seconds = if shape.messages.is_some() { used.seconds } else { shape.measured.as_secs_f64() };
     let is_queue = matches!(shape.consumption, Consumption::Queue { .. });
     // Unconfirmed publishes are counted where they arrive.
-    let messages = if shape.confirm.is_some() { tally.confirmed_in_window } else { tally.deliver.count() };
+    let messages =
+        if shape.confirm.is_some() { tally.confirmed_in_window } else { tally.delivered_in_window };
     let messages =
         messages.checked_div(if shape.confirm.is_some() { 1 } else { per_message(shape) }).unwrap_or(0);
-    let delivered = tally.deliver.count();
+    // As much as came while the server's costs were counted: what is late is no faster for it.
+    let delivered = tally.delivered_in_window;
+    let delivering_s = if shape.messages.is_some() { seconds + drained_s } else { seconds };
     let mut result = RunResult::new(&shape.workload, shape.case.clone());
     result.seconds = seconds;
     result.latencies = vec![
@@ -31,7 +34,7 @@ pub(super) fn report(shared: &Shared, tally: &mut Tally, used: &Used) -> RunResu
     // Whole messages per second of each writer: what was really asked for.
     result.figures.extend(asked.map(|asked| Figure::new("asked_per_s", asked as f64)));
     result.figures.push(Figure::new("confirmed_per_s", messages as f64 / seconds));
-    result.figures.push(Figure::new("delivered_per_s", delivered as f64 / seconds));
+    result.figures.push(Figure::new("delivered_per_s", delivered as f64 / delivering_s));
     result
         .figures
         .push(Figure::new("published_mib_per_s", messages as f64 / seconds * mebibytes(shape.payload)));

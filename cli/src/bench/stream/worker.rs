@@ -159,8 +159,8 @@ impl Worker {
             let payload =
                 BASE64_STANDARD.decode(&*message.data_base64).context("a payload that is not base64")?;
             let identity = Identity::read(&payload).context("a message that is not of this run")?;
-            if message.attempt == 1 && window.counts(identity.due_ns) {
-                tally.deliver.record(now_ns.saturating_sub(identity.due_ns) / 1_000, 1);
+            if message.attempt == 1 {
+                tally.first_delivery(identity, now_ns, window);
             }
             let fate = fates.of(identity, message.attempt);
             match fate {

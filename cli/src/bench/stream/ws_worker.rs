@@ -178,8 +178,8 @@ impl WsWorker {
         ensure!(n == self.unsettled.end(), "delivery {n} follows {}", self.unsettled.end());
         self.taken.msgs += 1;
         self.taken.bytes += size;
-        if attempt == 1 && window.counts(identity.due_ns) {
-            self.tally.deliver.record(now_ns.saturating_sub(identity.due_ns) / 1_000, 1);
+        if attempt == 1 {
+            self.tally.first_delivery(identity, now_ns, window);
         }
         let fate = self.shared.shape.fates.of(identity, attempt);
         match fate {
