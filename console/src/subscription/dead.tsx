@@ -283,11 +283,13 @@ function LetterRow({ ns, dlq, letter, picked, onPick }: RowProps) {
           {letter.topic} {letter.origin}
         </Link>
       </th>
-      <td>{letter.reason}</td>
+      <td className="clip" title={letter.reason}>
+        {letter.reason}
+      </td>
       <td className="numeric">{letter.attempts}</td>
       <td className="mono faint">{instant(letter.ts, zone)}</td>
       <td className="mono">{letter.key ?? <span className="faint">–</span>}</td>
-      <td className="mono clip">{letter.preview}</td>
+      <td className="mono clip rest">{letter.preview}</td>
       <td>
         <Link
           to="/ns/$ns/topics/$topic/messages"

@@ -135,7 +135,7 @@ function topicColumns(
     {
       id: 'tier',
       wide: true,
-      width: 'minmax(7rem, 1fr)',
+      width: 'minmax(7rem, 11.5rem)',
       head: 'Tier',
       cell: ({ config }) => <Tier config={config} />,
     },

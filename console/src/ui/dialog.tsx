@@ -17,8 +17,7 @@ interface SheetProps {
 export function Sheet({ title, open, onClose, place = 'center', alert = false, children }: SheetProps) {
   return (
     <ModalOverlay
-      className="overlay"
-      data-place={place}
+      className={`overlay ${place}`}
       isOpen={open}
       isDismissable={!alert}
       onOpenChange={(next) => !next && onClose()}

@@ -1,5 +1,5 @@
-import { Link } from '@tanstack/react-router';
-import type { ReactNode } from 'react';
+import { Link, useRouterState } from '@tanstack/react-router';
+import { type ReactNode, useEffect, useRef } from 'react';
 import { Refused } from '../api/client';
 import { Loading, ProblemBox } from './problem';
 
@@ -41,7 +41,10 @@ export function EntityPage({ noun, name, query, found, ...parts }: EntityProps) 
         {there && parts.actions}
       </div>
       {gone ? (
-        <ProblemBox error={query.error} title={`There is no ${noun} ${name}`} />
+        <>
+          <ProblemBox error={query.error} title={`There is no ${noun} ${name}`} />
+          <p>It was deleted, or has another name. What there is: {parts.up}</p>
+        </>
       ) : (
         <>
           {parts.tabs}
@@ -61,8 +64,16 @@ interface TabsProps {
 }
 
 export function Tabs({ label, tabs, params }: TabsProps) {
+  const nav = useRef<HTMLElement>(null);
+  const path = useRouterState({ select: ({ location }) => location.pathname });
+  // Where they are wider than the screen.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another tab is active after each change of the path
+  useEffect(() => {
+    // It may answer a promise, which is nothing to be cleaned up.
+    void nav.current?.querySelector('.active')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  }, [path]);
   return (
-    <nav className="tabs" aria-label={label}>
+    <nav className="tabs" aria-label={label} ref={nav}>
       {tabs.map((tab) => (
         <Link
           key={tab.to}
