@@ -104,6 +104,26 @@ test('who walks through messages with the keyboard stays where he is', async ({ 
   await expect(publish).toBeFocused();
 });
 
+test('where to look is chosen with the keyboard, which stays there', async ({ page, open, product }) => {
+  await product.create('orders');
+  for (let n = 0; n < 3; n += 1) await product.publish('orders', `{"n":${n}}`);
+  await open('ns/default/topics/orders/messages');
+  const choice = (name: string) => page.getByRole('radio', { name });
+  await choice('Newest').press('ArrowRight');
+  await expect(page).toHaveURL(/from=earliest$/);
+  await expect(choice('Oldest')).toBeFocused();
+  await page.keyboard.press('ArrowRight');
+  await expect(choice('Offset')).toBeFocused();
+  const offset = page.getByRole('textbox', { name: 'Offset' });
+  await offset.fill('2');
+  await offset.press('Enter');
+  await expect(page.getByRole('row', { name: '"n":' })).toHaveCount(1);
+  await expect(offset).toBeFocused();
+  await page.goBack();
+  await expect(choice('Oldest')).toBeChecked();
+  await expect(page.getByRole('row', { name: '"n":' })).toHaveCount(3);
+});
+
 test('another partition is followed from where the first was', async ({ page, open, product }) => {
   await product.create('orders', { partitions: 2 });
   await open('ns/default/topics/orders/messages?live=true&from=earliest');
@@ -151,9 +171,14 @@ test('a topic of many partitions is looked at with one request', async ({ page, 
   await expect(page.getByRole('row', { name: '"n":59' })).toBeVisible();
   await expect(page.getByText('the newest, up to 2, of each of 40 partitions')).toBeVisible();
   expect(asked).toHaveLength(1);
-  await page.getByRole('button', { name: /Partition$/ }).click();
-  await page.getByRole('option', { name: 'Partition 1', exact: true }).click();
+  const field = page.getByRole('textbox', { name: 'Partition' });
+  await field.fill('40');
+  await field.press('Enter');
+  await expect(page.getByRole('alert')).toHaveText('A number from 0 to 39, or nothing for all.');
+  await field.fill('1');
+  await field.press('Enter');
   await expect(page).toHaveURL(/partition=1$/);
   await expect(page.getByText('Choose a partition')).toHaveCount(0);
+  await expect(field).toBeFocused();
   expect(asked).toHaveLength(2);
 });

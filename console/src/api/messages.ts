@@ -29,8 +29,8 @@ export interface Peek {
   readonly each: number | null;
 }
 
-/** Partitions that are read one by one where all are looked at. More of them are one request. */
-const APART_MAX = 16;
+/** Partitions that are read one by one where all are looked at, and chosen from a list. More of them are one request. */
+export const APART_MAX = 16;
 /** Encoded bytes that one answer may hold, which is as many as the gateway gives. */
 const ANSWER_BYTES = 4 * 1024 * 1024;
 

@@ -147,8 +147,6 @@ function Toolbar({ topic, search, shown, onSearch }: ToolbarProps) {
   return (
     <div className="toolbar">
       <SeekBar
-        // Typing is kept until the position changes by itself.
-        key={`${at.from}${at.partition}`}
         topic={topic}
         from={at.from}
         partition={at.partition}

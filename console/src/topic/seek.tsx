@@ -1,6 +1,8 @@
 import { type FormEvent, useState } from 'react';
 import type { Topic } from '../api/client';
+import { APART_MAX } from '../api/messages';
 import { useSettings } from '../app/settings';
+import { grouped } from '../format/number';
 import { instant, parseInstant, secondAgo, zoneName } from '../format/time';
 import { Choice, Segments } from '../ui/field';
 
@@ -31,6 +33,14 @@ export function SeekBar({ topic, from, partition, disabled, onSeek }: SeekBarPro
   const { zone } = useSettings();
   const [kind, setKind] = useState<Kind>(() => kindOf(from));
   const [text, setText] = useState(() => textOf(from, zone));
+  // Typing is kept until the position changes by itself.
+  const at = `${from} ${partition}`;
+  const [shownAt, setShownAt] = useState(at);
+  if (shownAt !== at) {
+    setShownAt(at);
+    setKind(kindOf(from));
+    setText(textOf(from, zone));
+  }
   // What was typed stays the same instant when another zone is chosen.
   const [typedIn, setTypedIn] = useState(zone);
   if (typedIn !== zone) {
@@ -68,7 +78,7 @@ export function SeekBar({ topic, from, partition, disabled, onSeek }: SeekBarPro
         />
       )}
       {topic.config.partitions > 1 && (
-        <PartitionChoice topic={topic} from={from} partition={partition} onSeek={onSeek} />
+        <Partition topic={topic} from={from} partition={partition} onSeek={onSeek} />
       )}
     </div>
   );
@@ -116,7 +126,62 @@ function PlaceForm({ kind, text, onText, partition, onSeek }: PlaceFormProps) {
   );
 }
 
-function PartitionChoice({ topic, from, partition, onSeek }: Omit<SeekBarProps, 'disabled'>) {
+/** All partitions or one: chosen from a list, or typed where that would be long. */
+function Partition({ topic, from, partition, onSeek }: Omit<SeekBarProps, 'disabled'>) {
+  const choose = (next: number | undefined) =>
+    onSeek({
+      from: next === undefined && kindOf(from) === 'offset' ? 'tail:50' : from,
+      partition: next,
+    });
+  return topic.partitions.length > APART_MAX ? (
+    <PartitionForm count={topic.partitions.length} partition={partition} onChoose={choose} />
+  ) : (
+    <PartitionChoice topic={topic} partition={partition} onChoose={choose} />
+  );
+}
+
+interface PartitionProps {
+  readonly partition: number | undefined;
+  readonly onChoose: (partition: number | undefined) => void;
+}
+
+function PartitionForm({ count, partition, onChoose }: PartitionProps & { readonly count: number }) {
+  const [text, setText] = useState(() => String(partition ?? ''));
+  const [shown, setShown] = useState(partition);
+  if (shown !== partition) {
+    setShown(partition);
+    setText(String(partition ?? ''));
+  }
+  const typed = text.trim();
+  const isRight = typed === '' || (/^\d{1,4}$/.test(typed) && Number(typed) < count);
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (isRight) onChoose(typed === '' ? undefined : Number(typed));
+  };
+  return (
+    <form onSubmit={submit} className="seek-form">
+      <input
+        className="mono"
+        aria-label="Partition"
+        aria-invalid={isRight ? undefined : true}
+        inputMode="numeric"
+        size={14}
+        placeholder="All partitions"
+        value={text}
+        autoComplete="off"
+        onChange={(event) => setText(event.target.value)}
+      />
+      <button type="submit">Show</button>
+      {!isRight && (
+        <span className="note bad" role="alert">
+          A number from 0 to {grouped(count - 1)}, or nothing for all.
+        </span>
+      )}
+    </form>
+  );
+}
+
+function PartitionChoice({ topic, partition, onChoose }: PartitionProps & { readonly topic: Topic }) {
   return (
     <Choice
       label="Partition"
@@ -129,12 +194,7 @@ function PartitionChoice({ topic, from, partition, onSeek }: Omit<SeekBarProps, 
           label: `Partition ${one.partition}`,
         })),
       ]}
-      onChange={(id) =>
-        onSeek({
-          from: id === 'all' && kindOf(from) === 'offset' ? 'tail:50' : from,
-          partition: id === 'all' ? undefined : Number(id),
-        })
-      }
+      onChange={(id) => onChoose(id === 'all' ? undefined : Number(id))}
     />
   );
 }
