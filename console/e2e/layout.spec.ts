@@ -59,6 +59,10 @@ test('dead letters with long reasons and bodies can be explained without scrolli
   await open('ns/default/subscriptions/billing/dead');
   await expect(page.getByRole('link', { name: /^Explain/ })).toBeInViewport({ ratio: 1 });
   await expect(page.getByRole('cell', { name: reason })).toHaveAttribute('title', reason);
+  await page.getByRole('checkbox', { name: 'Pick all' }).check();
+  await page.getByRole('button', { name: 'Redrive 1' }).press('Enter');
+  await expect(page.getByText('1 picked message.')).toBeVisible();
+  expect((await tops(page.getByRole('dialog').locator('input'))).size).toBe(1);
 });
 
 test('the tab that is shown is seen, and what acts in a dialog is on the right', async ({

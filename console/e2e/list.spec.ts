@@ -169,6 +169,32 @@ test('the list has the focus once it is there after a failure', async ({ page, o
   await expect(page.getByRole('grid')).toBeFocused();
 });
 
+test('a name that is taken is said to be, with the way to who has it', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/412/);
+  await product.create('orders');
+  await product.subscribe('billing', { topics: ['orders'] });
+  const form = page.getByRole('dialog');
+  for (const [path, name] of [
+    ['topics?create=true', 'orders'],
+    ['subscriptions?create=true&topic=orders', 'billing'],
+  ] as const) {
+    await open(`ns/default/${path}`);
+    await form.getByRole('textbox', { name: 'Name' }).fill(name);
+    await form.getByRole('button', { name: /^Create/ }).press('Enter');
+    await expect(form.getByRole('alert')).toContainText(`${name} already`);
+    // What is typed next is not what was refused.
+    await form.getByRole('textbox', { name: 'Name' }).fill('other');
+    await form.getByRole('link', { name }).click();
+    await expect(page.getByRole('heading', { name })).toBeVisible();
+    await expect(form).toHaveCount(0);
+  }
+});
+
 test('a dialog that is opened while the gateway is away comes when it is back', async ({
   page,
   open,

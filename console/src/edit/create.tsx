@@ -1,5 +1,6 @@
 import { useMutation } from '@tanstack/react-query';
 import { type FormEvent, type ReactNode, useState } from 'react';
+import { Refused } from '../api/client';
 import { curl } from '../curl/curl';
 import { CopyButton } from '../ui/copy';
 import { Field } from '../ui/field';
@@ -18,6 +19,8 @@ interface CreateProps {
   /** Shows it, and tells the list. */
   readonly onCreated: (name: string) => Promise<void>;
   readonly onClose: () => void;
+  /** The way to the one that has the name already. */
+  readonly linkTo: (name: string) => ReactNode;
   /** Fields beside the name; `tried`: it was sent, so that everything wrong is shown. */
   readonly fields: (tried: boolean) => ReactNode;
   readonly moreLabel: string;
@@ -33,13 +36,13 @@ export function CreateForm({ noun, body, wrong, url, onClose, fields, more, ...r
   const [tried, setTried] = useState(false);
   const badName = nameError(name);
   const create = useMutation({
-    mutationFn: () => rest.create(name),
-    onSuccess: () => rest.onCreated(name),
+    mutationFn: rest.create,
+    onSuccess: (_, created) => rest.onCreated(created),
   });
   const submit = (event: FormEvent) => {
     event.preventDefault();
     setTried(true);
-    if (!wrong && badName === null && !create.isPending) create.mutate();
+    if (!wrong && badName === null && !create.isPending) create.mutate(name);
   };
   const command = () =>
     curl({
@@ -67,7 +70,16 @@ export function CreateForm({ noun, body, wrong, url, onClose, fields, more, ...r
         <summary>{rest.moreLabel}</summary>
         {more}
       </details>
-      {create.error && <ProblemBox error={create.error} title={`The ${noun} was not created`} />}
+      {isTaken(create.error) ? (
+        <div className="problem" role="alert">
+          <strong>
+            There is a {noun} {create.variables} already
+          </strong>
+          <p>Nothing was changed. Choose another name, or look at {rest.linkTo(create.variables ?? '')}.</p>
+        </div>
+      ) : (
+        create.error && <ProblemBox error={create.error} title={`The ${noun} was not created`} />
+      )}
       <div className="actions">
         <CopyButton text={command} label="Copy as curl" />
         <span className="spacer" />
@@ -81,3 +93,6 @@ export function CreateForm({ noun, body, wrong, url, onClose, fields, more, ...r
     </form>
   );
 }
+
+/** One of that name is there, as `If-None-Match` asks. */
+const isTaken = (error: Error | null) => error instanceof Refused && error.problem.status === 412;

@@ -114,7 +114,8 @@ function Letters({ subscription, dlq, ...picking }: LettersProps) {
 /** Why there are none to be shown. */
 function none({ totals }: Subscription, rest: boolean): string {
   if (totals.dead === 0) return 'No message was given up so far.';
-  if (rest) return 'None of the messages that were searched is from this subscription: its own are older.';
+  if (rest)
+    return 'None of the messages that were searched is from this subscription: its own are older, or gone.';
   return 'None of them is there any more, or they are on their way.';
 }
 

@@ -1,5 +1,5 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { useNavigate } from '@tanstack/react-router';
+import { Link, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { type SubscriptionConfig, subscriptionUrl } from '../api/client';
 import { createSubscription } from '../api/subscriptions';
@@ -109,6 +109,11 @@ function SubscriptionForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open
         await listChanged(client, ns, 'subscriptions');
       }}
       onClose={onClose}
+      linkTo={(subscription) => (
+        <Link to="/ns/$ns/subscriptions/$subscription" params={{ ns, subscription }} className="mono">
+          {subscription}
+        </Link>
+      )}
       fields={(tried) => (
         <>
           <TopicField

@@ -1,5 +1,5 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { useNavigate } from '@tanstack/react-router';
+import { Link, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { topicUrl } from '../api/client';
 import { createTopic, listChanged, useService } from '../api/topics';
@@ -50,6 +50,11 @@ function TopicForm({ ns, onClose }: Omit<CreateProps, 'open'>) {
         await listChanged(client, ns);
       }}
       onClose={onClose}
+      linkTo={(topic) => (
+        <Link to="/ns/$ns/topics/$topic" params={{ ns, topic }} className="mono">
+          {topic}
+        </Link>
+      )}
       fields={() => (
         <Field
           label="Partitions"
