@@ -380,7 +380,7 @@ mod tests {
 
     async fn change(shard: &ShardHandle, change: Change) -> Verdict {
         let command = Command { change: Some(change) }.encode_to_vec();
-        commit(shard, vec![SubBatch::command(command.into())]).await.unwrap().remove(0)
+        commit(shard, vec![SubBatch::command(command.into())], Class::Control).await.unwrap().remove(0)
     }
 
     /// A queue whose dead letters go to a topic that is not there yet.
