@@ -420,6 +420,40 @@ async fn a_resume_token_goes_on_exactly_at_its_gateway_and_at_another() {
     assert_eq!(stranger.closed().await.1, CloseCode::ResumeExpired);
 }
 
+/// A gateway learns of a change at another one from the node, which refuses what was sent before it did.
+#[tokio::test]
+async fn a_change_of_a_topic_refuses_nobody_who_publishes() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let data = dir.path().join("data");
+    let node = ["node", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--auto-create"];
+    let more = ["--data-shards", "1", "--data-dir", data.to_str().unwrap()];
+    let node = Running::start(dir.path(), &[&node[..], &more].concat());
+    let gateway =
+        || Running::start(dir.path(), &["gateway", "--node", &node.said[0], "--listen", "127.0.0.1:0"]);
+    let (a, b) = (gateway(), gateway());
+    let address = |gateway: &Running| gateway.said[0].strip_prefix("http://").unwrap().to_owned();
+    let mut writer = Client::welcomed(&address(&a), "weir.v1.json").await;
+    for (ch, topic) in [(1, "changed"), (2, "other")] {
+        writer.open(ch, topic, None).await;
+        writer.send(ch, text(0, "0")).await;
+        writer.confirmed(0).await;
+    }
+    let mut http = Connection::open(&address(&b)).unwrap();
+    for round in 1..=20 {
+        let retention = format!("{{\"retention\":{{\"age_ms\":{}}}}}", 60_000_000 + round);
+        assert_eq!(http.request("PATCH /v1/topics/changed", &[], retention.as_bytes()).unwrap().status, 200);
+        writer.send(1, text(round, "1")).await;
+        writer.send(2, text(round, "2")).await;
+        let mut confirmed = Vec::new();
+        while confirmed.len() < 2 {
+            match writer.next().await {
+                (ch, ServerFrame::Confirm(confirm)) if confirm.upto == Some(round) => confirmed.push(ch),
+                other => panic!("round {round}: {other:?}"),
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_said_of_a_message_is_delivered_with_it_and_its_topic_says_the_rest() {
     let (_dir, product) = product();

@@ -368,6 +368,7 @@ impl Flight {
                     let left: Vec<_> = self.items.drain(..).flatten().collect();
                     let failed = fail_all(left, &error);
                     landed.again.extend(failed.again);
+                    landed.stale.extend(failed.stale);
                     landed.step = landed.step.or(failed.step);
                     return landed;
                 }
@@ -437,11 +438,6 @@ fn confirm(queued: &mut Queued, reached: Reached) -> bool {
 
 fn refuse(queued: Queued, refusal: weir_protocol::rpc::Refusal, landed: &mut Landed) {
     let is_gap = refusal.error_code() == ErrorCode::ProducerGap;
-    if let (ErrorCode::ConfigStale, Some(version)) = (refusal.error_code(), refusal.config_version)
-        && version > queued.entry.item.config_version
-    {
-        return landed.stale.push((queued, version));
-    }
     match judge_refusal(refusal) {
         Verdict::Again(step, _) => {
             landed.step = Some(step);
@@ -452,9 +448,39 @@ fn refuse(queued: Queued, refusal: weir_protocol::rpc::Refusal, landed: &mut Lan
     }
 }
 
+/// A topic's configuration that a node knows and the sender did not.
+#[derive(Clone, Copy)]
+struct Newer {
+    incarnation: u64,
+    version: u32,
+}
+
+impl Newer {
+    fn is_of(self, item: &PublishItem) -> bool {
+        item.incarnation == self.incarnation && item.config_version < self.version
+    }
+}
+
+fn newer_configuration(error: &CallError) -> Option<Newer> {
+    let CallError::Refused(refusal) = error else { return None };
+    let is_stale = refusal.error_code() == ErrorCode::ConfigStale;
+    let (incarnation, version) = (refusal.incarnation?, refusal.config_version?);
+    is_stale.then_some(Newer { incarnation, version })
+}
+
 /// The whole frame failed.
 fn fail_all(items: Vec<Queued>, error: &CallError) -> Landed {
     let mut landed = Landed::default();
+    if let Some(newer) = newer_configuration(error)
+        && items.iter().any(|queued| newer.is_of(&queued.entry.item))
+    {
+        // Refused for one topic's sake: what came with it is sent again as it is.
+        let (stale, others): (Vec<_>, Vec<_>) =
+            items.into_iter().partition(|queued| newer.is_of(&queued.entry.item));
+        landed.stale = stale.into_iter().map(|queued| (queued, newer.version)).collect();
+        landed.again = others;
+        return landed;
+    }
     for mut queued in items {
         if error.is_unanswered() {
             queued.entry.ticket.lost();

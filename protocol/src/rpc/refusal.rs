@@ -36,7 +36,7 @@ pub struct Refusal {
     /// Who leads, if known (`not_leader`).
     #[prost(uint64, optional, tag = "10")]
     pub leader_node: Option<u64>,
-    /// Current incarnation (`incarnation_gone`).
+    /// Current incarnation (`incarnation_gone`), or which topic of the call it is (`config_stale`, `config_behind`).
     #[prost(uint64, optional, tag = "11")]
     pub incarnation: Option<u64>,
     /// Current configuration version (`version_mismatch`, `config_stale`).

@@ -212,7 +212,8 @@ fn check_version(shard: &ShardHandle, item: &PublishItem) -> Result<(), Refusal>
         Ordering::Greater => ErrorCode::ConfigBehind,
     };
     let detail = format!("the configuration is at version {known}, not at {}", item.config_version);
-    Err(Refusal { config_version: Some(known), ..Refusal::new(code, detail) })
+    let (config_version, incarnation) = (Some(known), Some(item.incarnation));
+    Err(Refusal { config_version, incarnation, ..Refusal::new(code, detail) })
 }
 
 /// One item. Its batch's checksum is verified here, once, and by every reader; records were walked by the gateway.

@@ -108,6 +108,7 @@ async fn a_sender_with_another_configuration_is_told_which_one_counts() {
     let _: TopicDescription = call(&link, Method::UpdateTopic, &update).await.unwrap();
     let stale = with_version(1).await.unwrap();
     assert_eq!((stale.error_code(), stale.config_version), (ErrorCode::ConfigStale, Some(2)));
+    assert_eq!(stale.incarnation, Some(life), "which of the call's topics it is");
     node.shutdown(Duration::from_secs(5)).await;
 }
 

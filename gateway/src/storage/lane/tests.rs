@@ -20,6 +20,8 @@ use crate::storage::{Storage, Topic};
 #[derive(Clone, Copy)]
 enum Act {
     Refuse(ErrorCode),
+    /// From now on the topic's configuration is at this version; batches of an older one are refused.
+    Configure(u32),
     /// Takes the batches and never answers.
     Forget,
     /// Takes the batches, and the connection ends before the answer.
@@ -34,6 +36,7 @@ struct Node {
     acts: Mutex<VecDeque<Act>>,
     log: Mutex<Vec<u64>>,
     late: Mutex<Option<(Reply, PublishAnswer)>>,
+    version: Mutex<u32>,
     cut: Notify,
 }
 
@@ -50,6 +53,15 @@ impl Node {
             let answer = PublishAnswer { level: Level::Quorum as i32, results, stages: None };
             *self.late.lock() = Some((request.reply, answer));
             return;
+        }
+        if let Some(Act::Configure(version)) = act {
+            *self.version.lock() = version;
+        }
+        let version = *self.version.lock();
+        if let Some(stale) = packet.message.items.iter().find(|item| item.config_version < version) {
+            let refusal = Refusal::new(ErrorCode::ConfigStale, "as told");
+            let (config_version, incarnation) = (Some(version), Some(stale.incarnation));
+            return request.reply.refuse(Refusal { config_version, incarnation, ..refusal });
         }
         let mut log = self.log.lock();
         // The test's batches carry their number in `expected_end`, which nothing else uses here.
@@ -194,13 +206,14 @@ async fn publish_from(
 
 #[tokio::test(start_paused = true)]
 async fn a_producers_batches_keep_their_order_whatever_is_refused_on_the_way() {
-    use Act::Refuse;
+    use Act::{Configure, Refuse};
     use ErrorCode::{ConfigBehind, Draining, NotLeader};
     for acts in [
         &[][..],
         &[Refuse(NotLeader)],
         &[Refuse(NotLeader), Refuse(NotLeader), Refuse(Draining)],
         &[Refuse(ConfigBehind), Refuse(NotLeader), Refuse(ConfigBehind), Refuse(Draining), Refuse(NotLeader)],
+        &[Configure(2), Refuse(NotLeader), Configure(4)],
     ] {
         let (storage, node) = storage(acts);
         let results = publish(&storage, 40, Safety::Once).await;
