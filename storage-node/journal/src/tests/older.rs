@@ -142,6 +142,8 @@ fn no_file_is_used_again_that_an_older_build_kept_for_that() {
         for index in 0..80 {
             append(&journal, STREAM, vec![entry(index, 2_500)]).unwrap();
         }
+        // Or it would be made of one of them.
+        until("the next file is there", || journal.knows_of_next_file());
         journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: 70 });
         let (done, answer) = waiter();
         journal.flush(STREAM, done).unwrap();

@@ -119,6 +119,8 @@ fn a_message_in_a_torn_block_proves_nothing() {
             let (done, answer) = waiter();
             journal.flush(STREAM, done).unwrap();
             answer.recv().unwrap().unwrap();
+            // From here on nobody but the writer uses the disk.
+            until("the next file is there", || journal.knows_of_next_file());
             disk.fail_after(operation);
             let entries = vec![forging_that_says(1, file, Lsn::new(file, u32::MAX)), entry(2, 2_000)];
             drop(append(&journal, STREAM, entries));
