@@ -214,23 +214,31 @@ impl Leases {
 
     /// Ends whatever holds a record, for a decision by the delivery `fence`. Returns the deliveries so far.
     fn settling(&mut self, part: &Part, offset: Offset, fence: Fence) -> u32 {
-        let held = self.known.get(&offset).and_then(|known| match known.state {
+        self.hold(part, offset, fence, |before| match before {
             // Whoever settles it was sent it: the pull need not be repeated.
-            State::Leased(lease) => Some(Lease { pull: PullId::NONE, has_left: true, ..lease }),
-            _ => None,
-        });
-        self.hold(part, offset, fence, State::Settling(held))
+            Some(State::Leased(lease)) => {
+                State::Settling(Some(Lease { pull: PullId::NONE, has_left: true, ..lease }))
+            }
+            _ => State::Settling(None),
+        })
     }
 
-    /// Puts a record into a state for the delivery `fence`, which may be one of an earlier leader. Returns
-    /// the deliveries so far.
-    fn hold(&mut self, part: &Part, offset: Offset, fence: Fence, state: State) -> u32 {
+    /// Puts a record into the state that follows from the one before, if that is known, for the delivery
+    /// `fence`, which may be one of an earlier leader. Returns the deliveries so far.
+    fn hold(
+        &mut self,
+        part: &Part,
+        offset: Offset,
+        fence: Fence,
+        state: impl Fn(Option<State>) -> State,
+    ) -> u32 {
         let changed = self.change_known(offset, |known| {
+            let state = state(Some(known.state));
             (known.fence, known.attempts, known.state) = (fence, known.attempts.max(1), state);
         });
         changed.unwrap_or_else(|| {
             let attempts = part.attempts(offset).max(1);
-            self.put(offset, Known { fence, attempts, ..Known::new(Arc::from(""), state) });
+            self.put(offset, Known { fence, attempts, ..Known::new(Arc::from(""), state(None)) });
             attempts
         })
     }
@@ -262,7 +270,7 @@ impl Leases {
                 has_left: true,
             },
         };
-        self.hold(part, item.offset, item.fence, State::Leased(lease));
+        self.hold(part, item.offset, item.fence, |_| State::Leased(lease));
         Verdict::Done(Effect::Extended(deadline))
     }
 
