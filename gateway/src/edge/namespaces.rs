@@ -1,15 +1,14 @@
 //! Namespaces over HTTP.
 
 use axum::response::Response;
-use http::header::LOCATION;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
 use weir_protocol::rpc;
 
 use super::conditions::{Condition, for_any, if_match_namespace};
 use super::dispatch::{Call, empty, json};
-use super::topics::{add_tag, must_be_new, page_limit, tag, tagged};
+use super::topics::{add_place, add_tag, must_be_new, page_limit, tag, tagged};
 use crate::api::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem, check_origins};
 
 /// Attempts of a change that somebody else's change overtakes.
@@ -133,11 +132,7 @@ async fn store(call: &Call, config: NamespaceConfig, expected_version: u32) -> R
     let put = call.edge.services.namespaces.put(namespace, Some(expected_version)).await?;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = shown(status, &put.namespace.unwrap_or_default())?;
-    if put.created
-        && let Ok(path) = HeaderValue::from_str(&call.path)
-    {
-        response.headers_mut().insert(LOCATION, path);
-    }
+    add_place(&mut response, &call.path);
     Ok(response)
 }
 

@@ -1,15 +1,14 @@
 //! Subscriptions over HTTP, as they are configured.
 
 use axum::response::Response;
-use http::header::LOCATION;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
 use weir_protocol::rpc::{ForkOrigin, PartStats, Refusal, SubscriptionConfig, snapshot_name};
 
 use super::conditions::{for_any, if_match};
 use super::dispatch::{Call, empty, json, permitted};
-use super::topics::{add_tag, must_be_new, page_limit, tag, tagged};
+use super::topics::{add_place, add_tag, must_be_new, page_limit, tag, tagged};
 use crate::api::{
     self, Problem, SubscriptionPage, SubscriptionPart, SubscriptionPatch, SubscriptionTotals,
     default_subscription_config,
@@ -187,11 +186,7 @@ pub(super) async fn shown_as(
     let view = call.edge.services.subscriptions.view(path).await?;
     let mut response = json(status, &full(&view))?;
     add_tag(&mut response, &tag(view.subscription.id, view.subscription.version));
-    if status == StatusCode::CREATED
-        && let Ok(place) = HeaderValue::from_str(place)
-    {
-        response.headers_mut().insert(LOCATION, place);
-    }
+    add_place(&mut response, place);
     Ok(response)
 }
 

@@ -58,11 +58,7 @@ async fn shown(call: &Call, status: StatusCode) -> Result<Response, Problem> {
     let view = call.edge.services.topics.view(&call.topic()?).await?;
     let mut response = json(status, &full(&view, &call.edge.config.storage_prices))?;
     add_tag(&mut response, &tag_of(&view.topic));
-    if status == StatusCode::CREATED
-        && let Ok(path) = HeaderValue::from_str(&call.path)
-    {
-        response.headers_mut().insert(LOCATION, path);
-    }
+    add_place(&mut response, &call.path);
     Ok(response)
 }
 
@@ -80,6 +76,15 @@ pub(super) fn tagged(call: &Call, tag: &str, mut response: Response) -> Response
 pub(super) fn add_tag(response: &mut Response, tag: &str) {
     if let Ok(tag) = HeaderValue::from_str(tag) {
         response.headers_mut().insert(ETAG, tag);
+    }
+}
+
+/// Says where something is, if that is what was made.
+pub(super) fn add_place(response: &mut Response, path: &str) {
+    if response.status() == StatusCode::CREATED
+        && let Ok(path) = HeaderValue::from_str(path)
+    {
+        response.headers_mut().insert(LOCATION, path);
     }
 }
 
