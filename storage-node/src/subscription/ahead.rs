@@ -70,11 +70,14 @@ pub enum Fate {
     Skip,
 }
 
-/// Who holds which key, and who waits for it. Of the records of one key, all but one are blocked.
+/// Who holds which key, and who waits for it. Of the records of one key, all but one are blocked; but for those of
+/// which a delivery of the leader before is settled or extended while another holds the key.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lines {
     holders: BTreeMap<Key, Offset>,
     blocked: BTreeSet<(Key, Offset)>,
+    /// In work, though another holds their key: it is theirs before it is of any that is blocked.
+    in_work: BTreeSet<(Key, Offset)>,
 }
 
 impl Lines {
@@ -86,7 +89,9 @@ impl Lines {
         }
         let due = match state {
             State::Leased(_) | State::Settling(_) => {
-                self.holders.entry(key).or_insert(offset);
+                if *self.holders.entry(key).or_insert(offset) != offset {
+                    self.in_work.insert((key, offset));
+                }
                 return state;
             }
             State::Waiting(due) => Some(due),
@@ -96,6 +101,7 @@ impl Lines {
         if *self.holders.entry(key).or_insert(offset) == offset {
             return state;
         }
+        self.in_work.remove(&(key, offset));
         self.blocked.insert((key, offset));
         State::Blocked(due)
     }
@@ -109,20 +115,19 @@ impl Lines {
     fn leave(&mut self, key: Key, offset: Offset) -> Option<Offset> {
         if self.holders.get(&key) != Some(&offset) {
             self.blocked.remove(&(key, offset));
+            self.in_work.remove(&(key, offset));
             return None;
         }
-        let next = self.blocked.range((key, Offset(0))..=(key, Offset(u64::MAX))).next().copied();
-        match next {
-            Some((_, next)) => {
-                self.blocked.remove(&(key, next));
-                self.holders.insert(key, next);
-                Some(next)
-            }
-            None => {
-                self.holders.remove(&key);
-                None
-            }
+        if let Some(next) = pop_first(&mut self.in_work, key) {
+            self.holders.insert(key, next);
+            return None;
         }
+        let next = pop_first(&mut self.blocked, key);
+        match next {
+            Some(next) => self.holders.insert(key, next),
+            None => self.holders.remove(&key),
+        };
+        next
     }
 
     /// The record that holds a key.
@@ -134,6 +139,13 @@ impl Lines {
     pub(super) fn blocked_len(&self) -> usize {
         self.blocked.len()
     }
+}
+
+/// Takes out the first record of a key.
+fn pop_first(records: &mut BTreeSet<(Key, Offset)>, key: Key) -> Option<Offset> {
+    let first = *records.range((key, Offset(0))..=(key, Offset(u64::MAX))).next()?;
+    records.remove(&first);
+    Some(first.1)
 }
 
 /// Records that were skipped and are not in the log as settled yet: ranges in no order.

@@ -57,7 +57,6 @@ impl Pair {
         let seen = self.seen(at);
         if record.is != Is::New {
             self.records[at as usize].in_line |= record.key > 0;
-            self.records[at as usize].is_made_up = false;
             return self.set(at, record.is);
         }
         if seen.fate == Fate::Skip {
@@ -99,18 +98,24 @@ impl Pair {
         }
         let key = record.key;
         self.holders.remove(&key);
-        let is_next =
-            |(_, it): &(usize, &Record)| it.in_line && it.key == key && matches!(it.is, Is::Blocked { .. });
-        let next = self.records.iter().enumerate().find(is_next).map(|(at, it)| (at as u64, it.is));
+        let of_key = |(_, it): &(usize, &Record)| it.in_line && it.key == key;
+        let in_line = || self.records.iter().enumerate().filter(of_key);
+        let is_in_work = |is: Is| matches!(is, Is::Leased { .. } | Is::Settling { .. });
+        if let Some((next, _)) = in_line().find(|(_, it)| !it.settled && is_in_work(it.is)) {
+            self.holders.insert(key, next as u64);
+            return;
+        }
+        let next = in_line().find(|(_, it)| matches!(it.is, Is::Blocked { .. }));
+        let next = next.map(|(at, it)| (at as u64, it.is));
         if let Some((next, Is::Blocked { until })) = next {
             self.set(next, until.map_or(Is::Fresh, |until| Is::Waiting { until }));
         }
     }
 
     /// Of the records of one key, one is leased only when those before it are settled. A client that makes up
-    /// a fence of a leader before, which this one cannot know, breaks that for the record that it names,
-    /// until that is looked at; a fence that was given is older than any seek, or those before its record are
-    /// settled in the log.
+    /// a fence of a leader before, which this one cannot know, breaks that for the record that it names, and
+    /// for no other; a fence that was given is older than any seek, or those before its record are settled in
+    /// the log.
     pub(super) fn check_order(&self, grant: &Grant) {
         let at = grant.offset.0 as usize;
         let Record { key, is_made_up, .. } = self.records[at];

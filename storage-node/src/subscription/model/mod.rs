@@ -120,7 +120,7 @@ struct Record {
     attempts: u32,
     /// It was looked at, and has its place behind the one that holds its key.
     in_line: bool,
-    /// It was settled, before it was looked at, with a fence that nobody ever got.
+    /// It was settled or extended with a fence that nobody ever got.
     is_made_up: bool,
     /// It was dead: others of its key may have gone before it since.
     is_redriven: bool,
@@ -349,6 +349,43 @@ fn a_made_up_fence_of_a_leader_before_moves_nothing_but_the_record_that_it_names
     let mut pair = Pair::new(rules);
     steps.iter().for_each(|step| pair.step(step));
     pair.drain();
+}
+
+/// Of three records of one key the first is a dead letter, the second with a client, and the first comes back
+/// before another leader begins, who gives it to another: the third is for nobody until the second is settled.
+#[test]
+fn what_a_client_of_the_leader_before_works_on_keeps_its_key_whoever_holds_that() {
+    let rules = Rules {
+        lease_ms: 10_000,
+        max_attempts: 0,
+        backoff_ms: Vec::new().into(),
+        max_unacked: 9,
+        looks_ahead: true,
+    };
+    let take = || Step::Take { max: 1, lease_ms: 0, sent: u8::MAX, key: None };
+    let settle = |delivery, action| Step::Settle { delivery, skew: 0, action };
+    for going_on in [Action::Extend { ms: 10_000 }, Action::Nack { delay_ms: Some(10) }] {
+        let steps = [
+            Step::Publish { records: vec![(1, Fated::Now); 3] },
+            Step::Look { count: 3 },
+            take(),
+            settle(0, Action::Dead),
+            Step::Commit { count: 1 },
+            take(),
+            Step::Redrive { from: 0 },
+            Step::Restart { committed: 0 },
+            Step::Look { count: 3 },
+            take(),
+            settle(2, Action::Ack),
+            settle(1, going_on),
+            Step::Commit { count: 1 },
+            take(),
+        ];
+        let mut pair = Pair::new(rules.clone());
+        steps.iter().for_each(|step| pair.step(step));
+        assert_eq!(pair.deliveries.len(), 3, "the third would go before the second");
+        pair.drain();
+    }
 }
 
 #[test]

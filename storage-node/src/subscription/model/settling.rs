@@ -43,8 +43,9 @@ impl Pair {
     pub(super) fn done(&mut self, offset: u64, fence: u64, action: Action, effect: Effect) {
         let is_made_up = !self.deliveries.contains(&(offset, fence));
         let record = &mut self.records[offset as usize];
+        record.is_made_up |= is_made_up;
         if record.is == Is::New {
-            (record.attempts, record.is_made_up) = (record.logged, is_made_up);
+            record.attempts = record.logged;
         }
         let held = match record.is {
             Is::Leased { deadline, lease_ms, previous, .. } => Some(Held { deadline, lease_ms, previous }),
