@@ -134,7 +134,7 @@ export interface paths {
         get: operations["readNamespace"];
         /**
          * Create a namespace
-         * @description Idempotent. Without `If-Match` an existing namespace with other settings is 409 `config_mismatch`; with it the settings are replaced.
+         * @description Idempotent. If the namespace exists with other settings the answer is 409 `config_mismatch`; with `If-Match` its settings are replaced instead.
          *
          *     Needs the grant `manage`.
          */
@@ -163,7 +163,7 @@ export interface paths {
         };
         /**
          * Follow several topics as server-sent events
-         * @description `id` is an opaque cursor over all topics. Events: `message` (a record with its `topic`), `caught-up`, `looked` (with a filter: all below was looked at), `gap`, `firm`, `retract`, `goaway`, `end`. A message that is not committed has `final: false` and a `term`. A comment is sent every 15 s.
+         * @description The events are `message` (a record with its `topic`), `caught-up`, `looked` (with a filter: everything below was looked at), `gap`, `firm`, `retract`, `goaway` and `end`. The `id` of an event is an opaque cursor over all topics. A message that is not committed yet has `final: false` and a `term`. A comment is sent every 15 s.
          *
          *     Needs the grant `subscribe`.
          */
@@ -214,7 +214,11 @@ export interface paths {
         get: operations["readSubscription"];
         /**
          * Create a subscription: topics as a work queue
-         * @description Idempotent. Without `If-Match` an existing subscription with another configuration is 409 `config_mismatch`; with it the configuration is replaced, but not `mode`, `topics`, `start` and `order`. Needs the grant `subscribe` on the topics, or on all that a pattern matches, and `publish` on the dead letter topic as well. A dead letter topic that does not exist is created if the namespace has `auto_create`. Errors: `topic_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.
+         * @description Idempotent. If the subscription exists with another configuration the answer is 409 `config_mismatch`; with `If-Match` its configuration is replaced instead, except `mode`, `topics`, `start` and `order`, which cannot change.
+         *
+         *     Also needs the grant `subscribe` on the topics (on every topic that a pattern can match) and `publish` on the dead letter topic. A dead letter topic that does not exist is created if the namespace has `auto_create`.
+         *
+         *     Errors: `topic_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.
          *
          *     Needs the grant `manage`.
          */
@@ -231,7 +235,9 @@ export interface paths {
         head?: never;
         /**
          * Change a subscription's configuration
-         * @description Fields that are left out stay as they are. Leases that are held keep their time. Errors: `subscription_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `version_mismatch`, `incarnation_gone`, `not_supported` for another mode, start or order, or other topics.
+         * @description Fields that are left out keep their values. Leases that are held keep their deadlines.
+         *
+         *     Errors: `subscription_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `version_mismatch`, `incarnation_gone`, `not_supported` for another mode, start or order, or other topics.
          *
          *     Needs the grant `manage`.
          */
@@ -247,7 +253,9 @@ export interface paths {
         };
         /**
          * List the dead letters that were not redriven
-         * @description Where they are in the subscription's topic, by partition and offset, with or without a dead letter topic. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor`, `unavailable`.
+         * @description In the order of partition and offset in the topic that the subscription consumes, whether or not there is a dead letter topic.
+         *
+         *     Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` if the topic was deleted, `invalid_cursor`, `unavailable`.
          *
          *     Needs the grant `describe`.
          */
@@ -269,7 +277,9 @@ export interface paths {
         };
         /**
          * Say where one message stands, and why
-         * @description Changes nothing. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unavailable`.
+         * @description Changes nothing.
+         *
+         *     Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` if the topic was deleted, `invalid_parameter`, `unavailable`.
          *
          *     Needs the grant `describe`.
          */
@@ -291,7 +301,9 @@ export interface paths {
         };
         /**
          * List what is leased and what waits for its time
-         * @description By partition and offset; takes nothing. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor`, `unavailable`.
+         * @description In the order of partition and offset. Listing leases nothing.
+         *
+         *     Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` if the topic was deleted, `invalid_cursor`, `unavailable`.
          *
          *     Needs the grant `describe`.
          */
@@ -313,7 +325,9 @@ export interface paths {
         };
         /**
          * List the messages that are ready, leased, delayed, blocked or dead
-         * @description By partition and offset; takes nothing and changes nothing. A page looks at no more than 65,536 messages of a partition, so it may have fewer items than asked for, or none, and a `next`. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor`, `invalid_parameter`, `unavailable`.
+         * @description In the order of partition and offset. Listing leases and changes nothing. One page looks at no more than 65,536 messages of a partition, so it may contain fewer items than the limit, or none, and still have a `next`.
+         *
+         *     Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` if the topic was deleted, `invalid_cursor`, `invalid_parameter`, `unavailable`.
          *
          *     Needs the grant `describe`.
          */
@@ -337,7 +351,13 @@ export interface paths {
         put?: never;
         /**
          * Fork a subscription: another that begins as this one stands, or stood
-         * @description The fork consumes the same topics in the same mode, and begins with what was settled, dead and tried here at that instant; nothing is copied, and both go on independently. What is leased here is ready there. Idempotent as creating is: an existing subscription that began otherwise or is configured otherwise is 409 `config_mismatch`. If not every partition keeps what stood then, it is 410 `snapshot_gone`, and nothing of the fork is left; a partition that a pattern took in after that seek keeps nothing of before it. What retention has removed since is not brought back. Needs the grant `manage` on both, and otherwise what creating needs. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `snapshot_gone`, `config_mismatch`, `not_supported` for another mode, topics, start or order, `invalid_parameter`, `invalid_config`, `invalid_name`, `unknown_field`, `topic_not_found`, `unavailable`; with the outcome `unknown` it may be there or not: ask again.
+         * @description The fork consumes the same topics in the same mode. It begins with what was settled, dead and attempted in the original at that instant; messages leased in the original are ready in the fork. Nothing is copied, and from then on the two are independent. Messages that retention has removed since do not come back.
+         *
+         *     Idempotent: an existing subscription that began differently, or has another configuration, is 409 `config_mismatch`. If a partition no longer keeps the state of that instant the answer is 410 `snapshot_gone`, and no fork is left behind; a partition that a topic pattern added later never had such a state.
+         *
+         *     Needs the grant `manage` on both subscriptions, and otherwise the same grants as creating one.
+         *
+         *     Errors: `subscription_not_found`, `incarnation_gone` if the topic was deleted, `snapshot_gone`, `config_mismatch`, `not_supported` for another mode, other topics, another start or order, `invalid_parameter`, `invalid_config`, `invalid_name`, `unknown_field`, `topic_not_found`, `unavailable`. With the outcome `unknown` the fork may or may not exist: send the request again.
          *
          *     Needs the grant `manage`.
          */
@@ -359,7 +379,9 @@ export interface paths {
         put?: never;
         /**
          * Lease no more messages
-         * @description Leases that are held stay and can be settled. The same as `"paused": true` in the configuration. Errors: `subscription_not_found`, `version_mismatch`, `incarnation_gone`.
+         * @description Messages that are leased can still be settled. The same as setting `"paused": true` in the configuration.
+         *
+         *     Errors: `subscription_not_found`, `version_mismatch`, `incarnation_gone`.
          *
          *     Needs the grant `manage`.
          */
@@ -381,7 +403,13 @@ export interface paths {
         put?: never;
         /**
          * Lease messages
-         * @description Each message is leased to one caller, and comes again when its lease runs out before it was settled. `wait_ms` waits for the first message; the answer is 200 with none if none came. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unknown_field`, `unavailable`. With `scope` `partition` all messages are of one partition, as a settle that publishes needs them. Of a stream a `holder` is needed; it is given what follows its last acknowledged message, in order, of the partitions that nobody else reads.
+         * @description Leases messages to the caller. A message that is not settled before its lease ends is delivered again.
+         *
+         *     `wait_ms` waits for the first message. If none comes the answer is 200 with an empty list. With `scope` set to `partition` all messages come from one partition, which a settle that publishes requires.
+         *
+         *     On a stream, `holder` is required. The holder receives, in order, what follows its last acknowledged message, from the partitions that no other holder reads.
+         *
+         *     Errors: `subscription_not_found`, `incarnation_gone` if the topic was deleted, `invalid_parameter`, `unknown_field`, `unavailable`.
          *
          *     Needs the grant `consume`.
          */
@@ -403,7 +431,13 @@ export interface paths {
         put?: never;
         /**
          * Settle everything that waits, without delivering it
-         * @description Everything published so far that is not settled is: ready, leased, delayed, blocked; and what is dead is forgotten. Leases end. With `what` `dead` only dead letters are forgotten, and nobody's leases end. The messages stay in their topic and with other subscriptions; dead letters on their way to the dead letter topic arrive. The answer's `undo` undoes it, as `to` `undo` of a seek, which ends leases also where only dead letters come back; it brings back no message that `until_settled` has removed since. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `not_supported` for dead letters of a stream, `invalid_parameter`, `unknown_field`, `busy` beside another seek or purge, but not for dead letters alone, `unavailable`; with the outcome `unknown` some partitions may have been purged: purge again, or undo those with the problem's `undo`.
+         * @description Settles everything published so far that is ready, leased, delayed or blocked, forgets the dead letters, and ends all leases. With `what` set to `dead` only the dead letters are forgotten, and no lease ends.
+         *
+         *     The messages stay in their topic and in other subscriptions. Dead letters that are on their way to the dead letter topic still arrive there.
+         *
+         *     The answer contains `undo`, to be sent in a seek with `to` set to `undo`. That ends leases even if only dead letters come back, and it does not restore messages that retention by `until_settled` has removed since.
+         *
+         *     Errors: `subscription_not_found`, `incarnation_gone` if the topic was deleted, `not_supported` for dead letters of a stream, `invalid_parameter`, `unknown_field`, `busy` during another seek or purge (never for dead letters alone), `unavailable`. With the outcome `unknown` some partitions may have been purged: purge again, or undo those with the problem's `undo`.
          *
          *     Needs the grant `manage`.
          */
@@ -425,7 +459,9 @@ export interface paths {
         put?: never;
         /**
          * Deliver dead letters once more
-         * @description They are unsettled again where they are, in the subscription's topic and for this subscription alone; attempts begin anew. What went to the dead letter topic stays there. Redriven twice is redriven once; with the outcome `unknown` some may have been. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`.
+         * @description Makes dead letters ready again where they are, in the topic that this subscription consumes and for this subscription alone; attempts are counted from zero. Copies in the dead letter topic stay there. Redriving a letter twice has no further effect.
+         *
+         *     Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` if the topic was deleted, `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`. With the outcome `unknown` some may have been redriven.
          *
          *     Needs the grant `manage`.
          */
@@ -469,7 +505,11 @@ export interface paths {
         put?: never;
         /**
          * Move a subscription: deliver again, or skip
-         * @description Everything from there on is delivered, also what was settled or dead; everything before it is settled. Leases end and attempts begin anew. The answer's `undo` brings back what stood before, with what was settled since the last seek or purge (not since any before; after an undo, only of what was published later), as `to` `undo` and that `undo`. To repeat an undo delivers again what was settled before the first. Of each partition the latest four seeks and purges are kept; a purge of dead letters alone can be undone until the next seek or other purge. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `snapshot_gone` for an undo of what is not kept, `busy` beside another seek or purge, `unavailable`; with the outcome `unknown` some partitions may have been moved, and the problem's `undo` undoes those.
+         * @description Moves the subscription to a position. Everything from there on is delivered again, including what was settled or dead; everything before it is settled. Leases end, and attempts are counted from zero.
+         *
+         *     The answer contains `undo`. A seek with `to` set to `undo` and that value restores what stood before, together with what was settled since the latest seek or purge, but not what was settled between earlier ones; after an undo, only what was settled of messages published later. Repeating an undo delivers again what was settled before the first. Each partition keeps its latest four seeks and purges; a purge of dead letters alone can be undone until the next seek or other purge.
+         *
+         *     Errors: `subscription_not_found`, `incarnation_gone` if the topic was deleted, `invalid_parameter`, `snapshot_gone` if what is to be undone is no longer kept, `busy` during another seek or purge, `unavailable`. With the outcome `unknown` some partitions may have moved; the problem contains an `undo` for those.
          *
          *     Needs the grant `manage`.
          */
@@ -491,9 +531,15 @@ export interface paths {
         put?: never;
         /**
          * Settle leases: ack, nack, extend, dead; publish what came of them
-         * @description Answered once it cannot be lost; asked twice it is done once. At most 10,000 leases. A lease that ran out and was not given to somebody else still settles. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor` for what is no lease, `invalid_parameter`, `unknown_field`, `too_large`, `unavailable`; of a stream an ack is one of everything up to the message, and anything else is `not_supported`.
+         * @description Settles up to 10,000 leases. The answer comes once the result is durable; sending the same request again has no further effect. A lease that has ended can still be settled until its message is delivered to somebody else.
          *
-         *     With `publish` the leases are settled and the messages published in one atomic step, exactly once: either both, or a problem with the outcome `none` and neither. All leases are of one partition and still held (`lease_lost` otherwise), none is extended; the messages go to topics of the subscription's namespace, for which the grant `publish` is needed. The answer waits for the messages' confirm, at most `Confirm-Deadline-Ms`; with 202 some are on their way, and their receipts tell when they have arrived. At most 1,000 messages of 3 MiB. Further errors: `topic_not_found`, `topic_closed`, `not_supported` for leases of several partitions, `busy` while too much is on its way, `journal_full`. After `outcome_unknown`, ask again: `lease_lost` then says that the messages are settled, with what was published by whoever settled them.
+         *     On a stream, an ack acknowledges everything up to its message; any other action is `not_supported`.
+         *
+         *     With `publish`, the leases are settled and the messages are published in one atomic step, exactly once: either both happen, or neither does and the problem has the outcome `none`. All leases must be of one partition and still be held (otherwise `lease_lost`), and none may be extended. The messages go to topics of the same namespace, and each topic needs the grant `publish`. At most 1,000 messages and 3 MiB.
+         *
+         *     The answer waits until the messages are confirmed, at most for `Confirm-Deadline-Ms`. With 202 some have not arrived yet, and their receipts tell when they have. After `outcome_unknown`, send the request again: `lease_lost` then means that the messages were settled, and it shows what was published by whoever settled them.
+         *
+         *     Errors: `subscription_not_found`, `incarnation_gone` if the topic was deleted, `invalid_cursor` for something that is no lease, `invalid_parameter`, `unknown_field`, `too_large`, `unavailable`; with `publish` also `topic_not_found`, `topic_closed`, `not_supported` for leases of several partitions, `busy` while too much is on its way, `journal_full`.
          *
          *     Needs the grant `consume`.
          */
@@ -538,7 +584,7 @@ export interface paths {
         get: operations["readTopic"];
         /**
          * Create a topic
-         * @description Idempotent. Without `If-Match` an existing topic with another configuration is 409 `config_mismatch`; with it the configuration is replaced.
+         * @description Idempotent. If the topic exists with another configuration the answer is 409 `config_mismatch`; with `If-Match` its configuration is replaced instead.
          *
          *     Needs the grant `manage`.
          */
@@ -553,7 +599,7 @@ export interface paths {
         head?: never;
         /**
          * Change a topic's configuration
-         * @description Fields that are left out stay as they are; `null` removes a limit.
+         * @description Fields that are left out keep their values; `null` removes a limit.
          *
          *     Needs the grant `manage`.
          */
@@ -569,7 +615,9 @@ export interface paths {
         };
         /**
          * Read messages, or follow them as server-sent events
-         * @description The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the oldest message 410. With `text/event-stream` the answer does not end: events `message`, `caught-up`, `looked`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait`, `until` and `incarnation` do not apply.
+         * @description `Accept` chooses the form. Reading at the end of the topic gives an empty page, reading beyond it 416, and reading below the oldest message 410.
+         *
+         *     With `Accept: text/event-stream` the answer does not end. Its events are `message`, `caught-up`, `looked`, `gap`, `firm`, `retract`, `goaway` and `end`. The parameters `limit`, `max_bytes`, `wait`, `until` and `incarnation` do not apply.
          *
          *     Needs the grant `subscribe`.
          */
@@ -577,7 +625,9 @@ export interface paths {
         put?: never;
         /**
          * Publish one message
-         * @description The body is the payload, stored as it is with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`. CloudEvents: `ce-*` headers are stored as attributes; a body of `application/cloudevents+json` is one event in structured mode.
+         * @description The body is the payload. It is stored unchanged, with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`.
+         *
+         *     CloudEvents: `ce-*` headers are stored as attributes; a body of `application/cloudevents+json` is one event in structured mode.
          *
          *     Needs the grant `publish`.
          */
@@ -597,7 +647,7 @@ export interface paths {
         };
         /**
          * Read one message
-         * @description The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; gzip and zstd are decoded for who does not accept them, up to 16 MiB. The key and user headers are in `Message-Key` and `Message-Header-*`.
+         * @description The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`. Payloads of up to 16 MiB in gzip or zstd are decoded for clients that do not accept that encoding. The key and the user headers are in `Message-Key` and `Message-Header-*`.
          *
          *     Needs the grant `subscribe`.
          */
@@ -621,7 +671,9 @@ export interface paths {
         put?: never;
         /**
          * Publish many messages
-         * @description Results are in input order. Lines are `BatchLine` objects, one per line. Headers of one message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) are refused by name: each message says it itself. Errors: `unsupported_media_type` for a form that is none, and for a `Content-Encoding`.
+         * @description Each line of NDJSON is one `BatchLine`. Results are in the order of the input. Headers that describe a single message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) are refused by name, because each message carries its own.
+         *
+         *     Errors: `unsupported_media_type` for any other form, and for a `Content-Encoding`.
          *
          *     Needs the grant `publish`.
          */
@@ -685,7 +737,11 @@ export interface paths {
         put?: never;
         /**
          * Remove a topic's oldest messages for good
-         * @description For all readers and subscriptions, on disk and in the object store; offsets do not change. It cannot be undone. What is gone already is no error. Errors: `topic_not_found`, `partition_not_found`, `beyond_tail` for an offset beyond the end, `topic_closed`, `invalid_parameter`, `unknown_field`, with `If-Match` `version_mismatch` and `incarnation_gone`, `unavailable`; with the outcome `unknown` some partitions may have been trimmed: trim again. `If-Match` and whether the topic is closed are checked before, as well as the gateway knows: a change in that moment may come too late.
+         * @description Removes them for all readers and subscriptions, on disk and in the object store. Offsets do not change. This cannot be undone. Trimming what is already gone is not an error.
+         *
+         *     `If-Match`, and whether the topic is closed, are checked before the trim begins: a change made at that very moment may be missed.
+         *
+         *     Errors: `topic_not_found`, `partition_not_found`, `beyond_tail` for an offset beyond the end, `topic_closed`, `invalid_parameter`, `unknown_field`, `unavailable`; with `If-Match` also `version_mismatch` and `incarnation_gone`. With the outcome `unknown` some partitions may have been trimmed: trim again.
          *
          *     Needs the grant `manage`.
          */
@@ -705,7 +761,7 @@ export interface paths {
         };
         /**
          * Publish, follow and consume over one WebSocket
-         * @description Subprotocols `weir.v1.json` and `weir.v1.bin`. Every `open` and `sub` on it is authorised on its own.
+         * @description The subprotocol is `weir.v1.json` or `weir.v1.bin`. Every `open` and `sub` on the connection is authorised separately.
          *
          *     Needs the grant `connect`.
          */
@@ -3247,9 +3303,9 @@ export interface operations {
                 q?: string;
                 /** @description Order of the items; `name` is the only one. */
                 sort?: "name";
-                /** @description Most items of the page; 100 by default. A page with a `next` may have fewer, or none: a shard looks at no more than 10,000 names for it. */
+                /** @description Most items of a page; 100 by default. A page that has a `next` may contain fewer, or none: a shard looks at no more than 10,000 names for one page. */
                 limit?: number;
-                /** @description `next` of the page before. */
+                /** @description The `next` of the previous page. */
                 cursor?: string;
             };
             header?: never;
@@ -3284,7 +3340,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Answer 304 if the tag is still this, or one of these. */
+                /** @description Answer 304 if the configuration still has this tag, or one of these. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3306,7 +3362,7 @@ export interface operations {
                     "application/json": components["schemas"]["Namespace"];
                 };
             };
-            /** @description Its tag is the one you have. */
+            /** @description The settings still have the tag that you sent. */
             304: {
                 headers: {
                     /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
@@ -3332,9 +3388,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
-                /** @description `*`: only if it does not exist; 412 otherwise. Tags: only if it has none of them. */
+                /** @description `*`: only if it does not exist; otherwise 412. Tags: only if it has none of them. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3349,7 +3405,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It stands like that. */
+            /** @description It already exists with this configuration. */
             200: {
                 headers: {
                     /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
@@ -3390,7 +3446,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -3425,7 +3481,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -3474,9 +3530,9 @@ export interface operations {
                 from?: string;
                 /** @description The same as the header `Last-Event-ID`. */
                 last_event_id?: string;
-                /** @description Only messages that match, an expression over `header.<name>`, `key` and `content_type` as `header.region == 'eu*' and not key == 'test'`. What does not match stays at the storage node. A page looks at no more than 32,768 messages or 16 MiB, divided over the partitions read: it may be empty and yet not the end, and its positions are behind what was looked at. */
+                /** @description Only messages that match this expression over `header.<name>`, `key` and `content_type`, such as `header.region == 'eu*' and not key == 'test'`. The storage node filters. One page looks at no more than 32,768 messages or 16 MiB, divided among the partitions that are read, so a page may be empty without being the end; its positions follow what was looked at. */
                 filter?: string;
-                /** @description Lowest level you are willing to see; each topic's `deliver_from` by default. `memory` shows messages before they are committed: what becomes of them is told by `firm` and `retract`. */
+                /** @description Lowest level that you accept; each topic's `deliver_from` by default. `memory` shows messages before they are committed: `firm` and `retract` tell what became of them. */
                 min_level?: "memory" | "quorum";
             };
             header?: {
@@ -3522,9 +3578,9 @@ export interface operations {
                 topic?: string;
                 /** @description Order of the items; `name` is the only one. */
                 sort?: "name";
-                /** @description Most items of the page; 100 by default. A page with a `next` may have fewer, or none: a shard looks at no more than 10,000 names for it. */
+                /** @description Most items of a page; 100 by default. A page that has a `next` may contain fewer, or none: a shard looks at no more than 10,000 names for one page. */
                 limit?: number;
-                /** @description `next` of the page before. */
+                /** @description The `next` of the previous page. */
                 cursor?: string;
             };
             header?: never;
@@ -3562,7 +3618,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Answer 304 if the tag is still this, or one of these. */
+                /** @description Answer 304 if the configuration still has this tag, or one of these. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3586,7 +3642,7 @@ export interface operations {
                     "application/json": components["schemas"]["Subscription"];
                 };
             };
-            /** @description Its configuration has the tag that you have; numbers may differ. */
+            /** @description The configuration still has the tag that you sent; counts may differ. */
             304: {
                 headers: {
                     /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
@@ -3612,9 +3668,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
-                /** @description `*`: only if it does not exist; 412 otherwise. Tags: only if it has none of them. */
+                /** @description `*`: only if it does not exist; otherwise 412. Tags: only if it has none of them. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3631,7 +3687,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It stands like that. */
+            /** @description It already exists with this configuration. */
             200: {
                 headers: {
                     /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
@@ -3672,7 +3728,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -3709,7 +3765,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -3727,7 +3783,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description As it is now. */
+            /** @description The subscription as it is now. */
             200: {
                 headers: {
                     /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
@@ -3758,11 +3814,11 @@ export interface operations {
                 partition?: number;
                 /** @description Only offsets from here on, with `partition`. */
                 from?: number;
-                /** @description Most items of the page; 100 by default. */
+                /** @description Most items of a page; 100 by default. */
                 limit?: number;
-                /** @description `next` of the page before, instead of `partition` and `from`. */
+                /** @description The `next` of the previous page, instead of `partition` and `from`. */
                 cursor?: string;
-                /** @description Only this topic, of a subscription to several; with `partition`, whose partition is meant. */
+                /** @description Only this topic, if the subscription consumes several. With `partition`, the topic whose partition is meant. */
                 topic?: string;
             };
             header?: never;
@@ -3801,7 +3857,7 @@ export interface operations {
     explainMessage: {
         parameters: {
             query: {
-                /** @description Partition and offset: `0:76531`; of several topics `orders:0:76531`. */
+                /** @description Partition and offset, as in `0:76531`; if the subscription consumes several topics, `orders:0:76531`. */
                 id: string;
             };
             header?: never;
@@ -3815,7 +3871,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where it stands. */
+            /** @description Where the message stands. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3844,11 +3900,11 @@ export interface operations {
                 partition?: number;
                 /** @description Only offsets from here on, with `partition`. */
                 from?: number;
-                /** @description Most items of the page; 100 by default. */
+                /** @description Most items of a page; 100 by default. */
                 limit?: number;
-                /** @description `next` of the page before, instead of `partition` and `from`. */
+                /** @description The `next` of the previous page, instead of `partition` and `from`. */
                 cursor?: string;
-                /** @description Only this topic, of a subscription to several; with `partition`, whose partition is meant. */
+                /** @description Only this topic, if the subscription consumes several. With `partition`, the topic whose partition is meant. */
                 topic?: string;
             };
             header?: never;
@@ -3889,17 +3945,17 @@ export interface operations {
             query?: {
                 /** @description In which state; `ready` by default. */
                 of?: "ready" | "leased" | "delayed" | "blocked" | "settling" | "filtered" | "dead";
-                /** @description The messages that were `ready`, `delayed` or `dead` then: `ts:` and RFC 3339 or milliseconds, or the `undo` of a seek or purge for right before it, where what was published since counts as ready. Of each partition the latest four of them are kept, and about an hour: the first change of each minute keeps what stood before it. `as_of_ms` of the answer is the instant that is shown. 410 `snapshot_gone` if nothing of then or before is kept. */
+                /** @description The messages that were `ready`, `delayed` or `dead` at that time: `ts:` and RFC 3339 or milliseconds; or the `undo` of a seek or purge for the instant before it, where messages published since count as ready. Each partition keeps its latest four seeks and purges, and about an hour of history: the first change in each minute keeps what stood before it. `as_of_ms` in the answer is the instant that is shown. 410 `snapshot_gone` if nothing from then or before is kept. */
                 as_of?: string;
                 /** @description Only this partition; all by default. */
                 partition?: number;
                 /** @description Only offsets from here on, with `partition`. */
                 from?: number;
-                /** @description Most items of the page; 100 by default. */
+                /** @description Most items of a page; 100 by default. */
                 limit?: number;
-                /** @description `next` of the page before, instead of `partition` and `from`. */
+                /** @description The `next` of the previous page, instead of `partition` and `from`. */
                 cursor?: string;
-                /** @description Only this topic, of a subscription to several; with `partition`, whose partition is meant. */
+                /** @description Only this topic, if the subscription consumes several. With `partition`, the topic whose partition is meant. */
                 topic?: string;
             };
             header?: never;
@@ -3953,7 +4009,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It stands like that. */
+            /** @description It already exists with this configuration. */
             200: {
                 headers: {
                     /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
@@ -3994,7 +4050,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -4007,7 +4063,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description As it is now. */
+            /** @description The subscription as it is now. */
             200: {
                 headers: {
                     /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
@@ -4035,7 +4091,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Structured-field string. Repeated with the same key, a pull gets the same leases while any of them is held. */
+                /** @description Structured-field string. A pull that is repeated with the same key gets the same leases for as long as any of them is held. */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -4077,7 +4133,7 @@ export interface operations {
     purgeSubscription: {
         parameters: {
             query?: {
-                /** @description Only say what it would do. */
+                /** @description Only say what would happen. */
                 dry_run?: boolean;
             };
             header?: never;
@@ -4095,7 +4151,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it did, or would do. */
+            /** @description What happened, or would happen. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4120,7 +4176,7 @@ export interface operations {
     redriveDeadLetters: {
         parameters: {
             query?: {
-                /** @description Only say what would be redriven, at once. */
+                /** @description Only say what would be redriven. */
                 dry_run?: boolean;
             };
             header?: never;
@@ -4164,7 +4220,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -4177,7 +4233,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description As it is now. */
+            /** @description The subscription as it is now. */
             200: {
                 headers: {
                     /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
@@ -4204,7 +4260,7 @@ export interface operations {
     seekSubscription: {
         parameters: {
             query?: {
-                /** @description Only say what it would do. */
+                /** @description Only say what would happen. */
                 dry_run?: boolean;
             };
             header?: never;
@@ -4222,7 +4278,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it did, or would do. */
+            /** @description What happened, or would happen. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4248,7 +4304,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description With `publish`: answer 202 if the messages are not confirmed after this time; 5000 by default. */
+                /** @description With `publish`: answer 202 if the messages are not confirmed within this time; 5000 by default. */
                 "Confirm-Deadline-Ms"?: number;
             };
             path: {
@@ -4265,10 +4321,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description All are settled, and what was to be published is. */
+            /** @description All leases are settled, and all messages published. */
             200: {
                 headers: {
-                    /** @description With `publish`: the level that all of it has reached. */
+                    /** @description With `publish`: the level that all messages have reached. */
                     "Confirm-Level"?: string;
                     [name: string]: unknown;
                 };
@@ -4276,10 +4332,10 @@ export interface operations {
                     "application/json": components["schemas"]["Settled"];
                 };
             };
-            /** @description All are settled; some of what is published has not arrived yet. */
+            /** @description All leases are settled; some of the published messages have not arrived yet. */
             202: {
                 headers: {
-                    /** @description With `publish`: the level that all of it has reached. */
+                    /** @description With `publish`: the level that all messages have reached. */
                     "Confirm-Level"?: string;
                     [name: string]: unknown;
                 };
@@ -4287,10 +4343,10 @@ export interface operations {
                     "application/json": components["schemas"]["Settled"];
                 };
             };
-            /** @description Some are not, or the topic of something published was deleted meanwhile; each has its result. */
+            /** @description Some leases could not be settled, or the topic of a published message was deleted meanwhile; each has its own result. */
             207: {
                 headers: {
-                    /** @description With `publish`: the level that all of it has reached. */
+                    /** @description With `publish`: the level that all messages have reached. */
                     "Confirm-Level"?: string;
                     [name: string]: unknown;
                 };
@@ -4318,9 +4374,9 @@ export interface operations {
                 q?: string;
                 /** @description Order of the items; `name` is the only one. */
                 sort?: "name";
-                /** @description Most items of the page; 100 by default. A page with a `next` may have fewer, or none: a shard looks at no more than 10,000 names for it. */
+                /** @description Most items of a page; 100 by default. A page that has a `next` may contain fewer, or none: a shard looks at no more than 10,000 names for one page. */
                 limit?: number;
-                /** @description `next` of the page before. */
+                /** @description The `next` of the previous page. */
                 cursor?: string;
             };
             header?: never;
@@ -4358,7 +4414,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Answer 304 if the tag is still this, or one of these. */
+                /** @description Answer 304 if the configuration still has this tag, or one of these. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -4382,7 +4438,7 @@ export interface operations {
                     "application/json": components["schemas"]["Topic"];
                 };
             };
-            /** @description Its configuration has the tag that you have; offsets and rates may differ. */
+            /** @description The configuration still has the tag that you sent; offsets and rates may differ. */
             304: {
                 headers: {
                     /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
@@ -4408,9 +4464,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
-                /** @description `*`: only if it does not exist; 412 otherwise. Tags: only if it has none of them. */
+                /** @description `*`: only if it does not exist; otherwise 412. Tags: only if it has none of them. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -4427,7 +4483,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It stands like that. */
+            /** @description It already exists with this configuration. */
             200: {
                 headers: {
                     /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
@@ -4468,7 +4524,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -4505,7 +4561,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -4562,13 +4618,13 @@ export interface operations {
                 partition?: number;
                 /** @description Stop before this: an offset, or `ts:` and a time. */
                 until?: string;
-                /** @description Move a position outside what exists to the nearest that does. */
+                /** @description Move a position outside the topic to the nearest one inside it. */
                 clamp?: boolean;
-                /** @description Only messages that match, an expression over `header.<name>`, `key` and `content_type` as `header.region == 'eu*' and not key == 'test'`. What does not match stays at the storage node. A page looks at no more than 32,768 messages or 16 MiB, divided over the partitions read: it may be empty and yet not the end, and its positions are behind what was looked at. */
+                /** @description Only messages that match this expression over `header.<name>`, `key` and `content_type`, such as `header.region == 'eu*' and not key == 'test'`. The storage node filters. One page looks at no more than 32,768 messages or 16 MiB, divided among the partitions that are read, so a page may be empty without being the end; its positions follow what was looked at. */
                 filter?: string;
-                /** @description The life of the topic that is meant, its `incarnation`: if it was deleted and made anew, 410 `incarnation_gone`. What does not change may then be kept for ever. */
+                /** @description The `incarnation` of the topic that you mean. If the topic was deleted and created again the answer is 410 `incarnation_gone`. Answers that cannot change may then be cached for ever. */
                 incarnation?: number;
-                /** @description Lowest level you are willing to see. Pages are of committed messages: `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before they are committed; the topic's `deliver_from` by default. */
+                /** @description Lowest level that you accept. Pages contain committed messages only: `memory` is refused as `level_unavailable`, unless storage confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before they are committed; the default is the topic's `deliver_from`. */
                 min_level?: "memory" | "quorum";
                 /** @description The same as the header `Last-Event-ID`. */
                 last_event_id?: string;
@@ -4592,19 +4648,19 @@ export interface operations {
             /** @description Messages. */
             200: {
                 headers: {
-                    /** @description For full ranges of committed messages `immutable` where a cursor or `incarnation` says which life of the topic is meant, else `no-cache`: compare the tag. At the tail `no-store`. */
+                    /** @description `immutable` for a full range of committed messages if a cursor or `incarnation` says which life of the topic is meant, otherwise `no-cache` (compare the tag). At the tail `no-store`. */
                     "Cache-Control"?: string;
                     /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
-                    /** @description Where to read on, opaque; valid for all partitions read. */
+                    /** @description Where to continue: an opaque cursor over all partitions that were read. */
                     Cursor?: string;
                     /** @description Tag of the range and of the topic's life. */
                     ETag?: string;
                     /** @description `rel=next`. */
                     Link?: string;
-                    /** @description Where to read on (one partition). */
+                    /** @description Where to continue (one partition). */
                     "Next-Offset"?: string;
-                    /** @description `true` if that is the end. */
+                    /** @description `true` if this is the end. */
                     "Up-To-Date"?: string;
                     [name: string]: unknown;
                 };
@@ -4619,40 +4675,40 @@ export interface operations {
             /** @description Nothing came while waiting. */
             204: {
                 headers: {
-                    /** @description For full ranges of committed messages `immutable` where a cursor or `incarnation` says which life of the topic is meant, else `no-cache`: compare the tag. At the tail `no-store`. */
+                    /** @description `immutable` for a full range of committed messages if a cursor or `incarnation` says which life of the topic is meant, otherwise `no-cache` (compare the tag). At the tail `no-store`. */
                     "Cache-Control"?: string;
                     /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
-                    /** @description Where to read on, opaque; valid for all partitions read. */
+                    /** @description Where to continue: an opaque cursor over all partitions that were read. */
                     Cursor?: string;
                     /** @description Tag of the range and of the topic's life. */
                     ETag?: string;
                     /** @description `rel=next`. */
                     Link?: string;
-                    /** @description Where to read on (one partition). */
+                    /** @description Where to continue (one partition). */
                     "Next-Offset"?: string;
-                    /** @description `true` if that is the end. */
+                    /** @description `true` if this is the end. */
                     "Up-To-Date"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description The range has the tag that you have. */
+            /** @description The range still has the tag that you sent. */
             304: {
                 headers: {
-                    /** @description For full ranges of committed messages `immutable` where a cursor or `incarnation` says which life of the topic is meant, else `no-cache`: compare the tag. At the tail `no-store`. */
+                    /** @description `immutable` for a full range of committed messages if a cursor or `incarnation` says which life of the topic is meant, otherwise `no-cache` (compare the tag). At the tail `no-store`. */
                     "Cache-Control"?: string;
                     /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
-                    /** @description Where to read on, opaque; valid for all partitions read. */
+                    /** @description Where to continue: an opaque cursor over all partitions that were read. */
                     Cursor?: string;
                     /** @description Tag of the range and of the topic's life. */
                     ETag?: string;
                     /** @description `rel=next`. */
                     Link?: string;
-                    /** @description Where to read on (one partition). */
+                    /** @description Where to continue (one partition). */
                     "Next-Offset"?: string;
-                    /** @description `true` if that is the end. */
+                    /** @description `true` if this is the end. */
                     "Up-To-Date"?: string;
                     [name: string]: unknown;
                 };
@@ -4675,33 +4731,33 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key: chooses the partition, and orders. `ce-partitionkey` is the same. */
+                /** @description The message's key: it chooses the partition and orders messages. `ce-partitionkey` means the same. */
                 "Message-Key"?: string;
                 /** @description Level to wait for; the topic's `default_confirm` by default. */
                 Confirm?: "none" | "memory" | "durable" | "quorum" | "archived";
-                /** @description If the level is not reached in this time, answer 202 with the level reached so far and the receipt. */
+                /** @description If the level is not reached within this time, answer 202 with the level reached so far and the receipt. */
                 "Confirm-Deadline-Ms"?: number;
                 /** @description With `Producer-Epoch` and `Producer-Seq`: accept each number once. */
                 "Producer-Id"?: string;
                 /** @description A higher epoch fences all lower ones. */
                 "Producer-Epoch"?: number;
-                /** @description The producer's number of this message (of a batch: of its first), from 0 in each epoch, without gaps. */
+                /** @description The producer's number of this message (of a batch, of its first message), counted from 0 in each epoch without gaps. */
                 "Producer-Seq"?: number;
-                /** @description Structured-field string. The same key with the same message is answered as before; with another one it is 422. */
+                /** @description Structured-field string. The same key with the same message gets the same answer; with another message it is 422. */
                 "Idempotency-Key"?: string;
-                /** @description Append only if the tail has this tag, or one of these, which are of one partition; 412 otherwise. `*`: only if the topic exists. A weak tag is refused. */
+                /** @description Append only if the tail has this tag, or one of these, which must be of one partition; otherwise 412. `*`: only if the topic exists. A weak tag is refused. */
                 "If-Match"?: string;
-                /** @description `*`: only as the partition's first message; 412 otherwise. */
+                /** @description `*`: only if this becomes the partition's first message; otherwise 412. */
                 "If-None-Match"?: string;
-                /** @description Time to live, from when the message is accepted; the topic's by default. Queue subscriptions do not deliver an older message; readers are shown it. Told with the message. */
+                /** @description Time to live, counted from when the message is accepted; the topic's by default. Queue subscriptions do not deliver older messages; readers still see them. Shown with the message. */
                 "Message-TTL-Ms"?: number;
-                /** @description RFC 3339. Not to be delivered by queue subscriptions before; readers are shown it at once. Told with the message. */
+                /** @description RFC 3339. Queue subscriptions do not deliver the message before this time; readers see it at once. Shown with the message. */
                 "Deliver-At"?: string;
                 /** @description The same, in milliseconds from now. */
                 "Deliver-Delay-Ms"?: number;
                 /** @description RFC 9530, `sha-256`: verified against the body. */
                 "Content-Digest"?: string;
-                /** @description W3C trace context; stored with the message and told with it. */
+                /** @description W3C trace context; stored with the message and shown with it. */
                 traceparent?: string;
                 /** @description W3C trace context; stored. */
                 tracestate?: string;
@@ -4722,7 +4778,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It had been stored before; nothing was added. */
+            /** @description It was stored before; nothing was added. */
             200: {
                 headers: {
                     /** @description The level reached. */
@@ -4868,15 +4924,15 @@ export interface operations {
     readMessage: {
         parameters: {
             query?: {
-                /** @description The life of the topic that is meant, its `incarnation`: if it was deleted and made anew, 410 `incarnation_gone`. What does not change may then be kept for ever. */
+                /** @description The `incarnation` of the topic that you mean. If the topic was deleted and created again the answer is 410 `incarnation_gone`. Answers that cannot change may then be cached for ever. */
                 incarnation?: number;
-                /** @description Lowest level you are willing to see. Pages are of committed messages: `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before they are committed; the topic's `deliver_from` by default. */
+                /** @description Lowest level that you accept. Pages contain committed messages only: `memory` is refused as `level_unavailable`, unless storage confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before they are committed; the default is the topic's `deliver_from`. */
                 min_level?: "memory" | "quorum";
             };
             header?: {
                 /** @description Answer 304 if it has this tag. */
                 "If-None-Match"?: string;
-                /** @description Encodings that you take; any if it is not sent. */
+                /** @description Encodings that you accept; any if the header is missing. */
                 "Accept-Encoding"?: string;
             };
             path: {
@@ -4896,7 +4952,7 @@ export interface operations {
             /** @description The payload. */
             200: {
                 headers: {
-                    /** @description Once it is committed `immutable` with `incarnation`, else `no-cache`: compare the tag. */
+                    /** @description `immutable` once the message is committed and if `incarnation` is given, otherwise `no-cache` (compare the tag). */
                     "Cache-Control"?: string;
                     /** @description As published; not if the payload was decoded. */
                     "Content-Digest"?: string;
@@ -4922,10 +4978,10 @@ export interface operations {
                     "*/*": unknown;
                 };
             };
-            /** @description It has the tag that you have. */
+            /** @description The message still has the tag that you sent. */
             304: {
                 headers: {
-                    /** @description Once it is committed `immutable` with `incarnation`, else `no-cache`: compare the tag. */
+                    /** @description `immutable` once the message is committed and if `incarnation` is given, otherwise `no-cache` (compare the tag). */
                     "Cache-Control"?: string;
                     /** @description Tag of the message. */
                     ETag?: string;
@@ -4955,17 +5011,17 @@ export interface operations {
             header?: {
                 /** @description Level to wait for; the topic's `default_confirm` by default. */
                 Confirm?: "none" | "memory" | "durable" | "quorum" | "archived";
-                /** @description If the level is not reached in this time, answer 202 with the level reached so far and the receipt. */
+                /** @description If the level is not reached within this time, answer 202 with the level reached so far and the receipt. */
                 "Confirm-Deadline-Ms"?: number;
                 /** @description With `Producer-Epoch` and `Producer-Seq`: accept each number once. */
                 "Producer-Id"?: string;
                 /** @description A higher epoch fences all lower ones. */
                 "Producer-Epoch"?: number;
-                /** @description The producer's number of this message (of a batch: of its first), from 0 in each epoch, without gaps. */
+                /** @description The producer's number of this message (of a batch, of its first message), counted from 0 in each epoch without gaps. */
                 "Producer-Seq"?: number;
                 /** @description RFC 9530, `sha-256`: verified against the body. */
                 "Content-Digest"?: string;
-                /** @description W3C trace context; stored with each line and event that names none. Record batches are stored as they are. */
+                /** @description W3C trace context; stored with each line and event that has none. Record batches are stored unchanged. */
                 traceparent?: string;
                 /** @description W3C trace context; stored with it. */
                 tracestate?: string;
@@ -5208,11 +5264,11 @@ export interface operations {
     trimTopic: {
         parameters: {
             query?: {
-                /** @description Only say what it would do. */
+                /** @description Only say what would happen. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -5229,7 +5285,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it did, or would do. */
+            /** @description What happened, or would happen. */
             200: {
                 headers: {
                     [name: string]: unknown;

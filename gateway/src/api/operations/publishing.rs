@@ -17,7 +17,8 @@ const CONFIRM: Param = Param::optional(
 const CONFIRM_DEADLINE: Param = Param::optional(
     "Confirm-Deadline-Ms",
     Kind::Integer { min: 1, max: CONFIRM_DEADLINE_MS_MAX },
-    "If the level is not reached in this time, answer 202 with the level reached so far and the receipt.",
+    "If the level is not reached within this time, answer 202 with the level reached so far and the \
+     receipt.",
 );
 const PRODUCER_ID: Param = Param::optional(
     "Producer-Id",
@@ -32,17 +33,19 @@ const PRODUCER_EPOCH: Param = Param::optional(
 const PRODUCER_SEQ: Param = Param::optional(
     "Producer-Seq",
     Kind::Integer { min: 0, max: INTEGER_MAX },
-    "The producer's number of this message (of a batch: of its first), from 0 in each epoch, without gaps.",
+    "The producer's number of this message (of a batch, of its first message), counted from 0 in each epoch \
+     without gaps.",
 );
 const IDEMPOTENCY_KEY: Param = Param::optional(
     "Idempotency-Key",
     Kind::Form(&forms::IDEMPOTENCY_KEY),
-    "Structured-field string. The same key with the same message is answered as before; with another one it is 422.",
+    "Structured-field string. The same key with the same message gets the same answer; with another message \
+     it is 422.",
 );
 const MESSAGE_KEY: Param = Param::optional(
     "Message-Key",
     Kind::Text,
-    "Key: chooses the partition, and orders. `ce-partitionkey` is the same.",
+    "The message's key: it chooses the partition and orders messages. `ce-partitionkey` means the same.",
 );
 const PREFER: Param =
     Param::optional("Prefer", Kind::Text, "`return=minimal`: headers only, with 204 instead of 200 and 201.");
@@ -51,7 +54,7 @@ const CONTENT_DIGEST: Param =
 const TRACEPARENT: Param = Param::optional(
     "traceparent",
     Kind::Text,
-    "W3C trace context; stored with the message and told with it.",
+    "W3C trace context; stored with the message and shown with it.",
 );
 
 const LEVEL: (&str, &str) = ("Confirm-Level", "The level reached.");
@@ -110,9 +113,10 @@ pub const PUBLISH: Operation = Operation {
     target: Target::Topic,
     tag: "messages",
     summary: "Publish one message",
-    about: "The body is the payload, stored as it is with its `Content-Type` and `Content-Encoding`. \
-            `Message-Header-X: y` stores the user header `x: y`. CloudEvents: `ce-*` headers are stored as \
-            attributes; a body of `application/cloudevents+json` is one event in structured mode.",
+    about: "The body is the payload. It is stored unchanged, with its `Content-Type` and \
+            `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`.\n\nCloudEvents: \
+            `ce-*` headers are stored as attributes; a body of `application/cloudevents+json` is one event \
+            in structured mode.",
     query: &[],
     headers: &[
         MESSAGE_KEY,
@@ -125,24 +129,25 @@ pub const PUBLISH: Operation = Operation {
         Param::optional(
             "If-Match",
             Kind::Text,
-            "Append only if the tail has this tag, or one of these, which are of one partition; 412 otherwise. `*`: only if the \
-             topic exists. A weak tag is refused.",
+            "Append only if the tail has this tag, or one of these, which must be of one partition; \
+             otherwise 412. `*`: only if the topic exists. A weak tag is refused.",
         ),
         Param::optional(
             "If-None-Match",
             Kind::Text,
-            "`*`: only as the partition's first message; 412 otherwise.",
+            "`*`: only if this becomes the partition's first message; otherwise 412.",
         ),
         Param::optional(
             "Message-TTL-Ms",
             Kind::Integer { min: 1, max: INTEGER_MAX },
-            "Time to live, from when the message is accepted; the topic's by default. Queue subscriptions do not \
-             deliver an older message; readers are shown it. Told with the message.",
+            "Time to live, counted from when the message is accepted; the topic's by default. Queue \
+             subscriptions do not deliver older messages; readers still see them. Shown with the message.",
         ),
         Param::optional(
             "Deliver-At",
             Kind::Text,
-            "RFC 3339. Not to be delivered by queue subscriptions before; readers are shown it at once. Told with the message.",
+            "RFC 3339. Queue subscriptions do not deliver the message before this time; readers see it at \
+             once. Shown with the message.",
         ),
         Param::optional(
             "Deliver-Delay-Ms",
@@ -159,7 +164,7 @@ pub const PUBLISH: Operation = Operation {
         Answer { status: 201, about: "Stored.", content: &[json("Published")], headers: PUBLISHED_HEADERS },
         Answer {
             status: 200,
-            about: "It had been stored before; nothing was added.",
+            about: "It was stored before; nothing was added.",
             content: &[json("Published")],
             headers: PUBLISHED_HEADERS,
         },
@@ -183,9 +188,10 @@ pub const PUBLISH_BATCH: Operation = Operation {
     id: "publishBatch",
     path: "/v1/ns/{ns}/topics/{topic}/messages:batch",
     summary: "Publish many messages",
-    about: "Results are in input order. Lines are `BatchLine` objects, one per line. Headers of one message \
-            (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) are refused by name: each message \
-            says it itself. Errors: `unsupported_media_type` for a form that is none, and for a `Content-Encoding`.",
+    about: "Each line of NDJSON is one `BatchLine`. Results are in the order of the input. Headers that \
+            describe a single message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) \
+            are refused by name, because each message carries its own.\n\nErrors: `unsupported_media_type` \
+            for any other form, and for a `Content-Encoding`.",
     query: &[Param::optional(
         "atomic",
         Kind::Boolean,
@@ -201,7 +207,7 @@ pub const PUBLISH_BATCH: Operation = Operation {
         Param::optional(
             "traceparent",
             Kind::Text,
-            "W3C trace context; stored with each line and event that names none. Record batches are stored as they are.",
+            "W3C trace context; stored with each line and event that has none. Record batches are stored unchanged.",
         ),
         Param::optional("tracestate", Kind::Text, "W3C trace context; stored with it."),
         PREFER,

@@ -17,16 +17,18 @@ pub const PULL_MESSAGES: Operation = Operation {
     op: Op::Consume,
     tag: "queues",
     summary: "Lease messages",
-    about: "Each message is leased to one caller, and comes again when its lease runs out before it was settled. \
-            `wait_ms` waits for the first message; the answer is 200 with none if none came. Errors: \
-            `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, \
-            `unknown_field`, `unavailable`. With `scope` `partition` all messages are of one partition, as a settle that \
-            publishes needs them. Of a stream a `holder` is needed; it is given what follows its last acknowledged \
-            message, in order, of the partitions that nobody else reads.",
+    about: "Leases messages to the caller. A message that is not settled before its lease ends is \
+            delivered again.\n\n`wait_ms` waits for the first message. If none comes the answer is 200 \
+            with an empty list. With `scope` set to `partition` all messages come from one partition, \
+            which a settle that publishes requires.\n\nOn a stream, `holder` is required. The holder \
+            receives, in order, what follows its last acknowledged message, from the partitions that no \
+            other holder reads.\n\nErrors: `subscription_not_found`, `incarnation_gone` if the topic was \
+            deleted, `invalid_parameter`, `unknown_field`, `unavailable`.",
     headers: &[Param::optional(
         "Idempotency-Key",
         Kind::Form(&forms::IDEMPOTENCY_KEY),
-        "Structured-field string. Repeated with the same key, a pull gets the same leases while any of them is held.",
+        "Structured-field string. A pull that is repeated with the same key gets the same leases for as \
+         long as any of them is held.",
     )],
     body: Body::Optional(&[json("Pull")]),
     answers: &[Answer {
@@ -39,48 +41,52 @@ pub const PULL_MESSAGES: Operation = Operation {
 };
 
 const SETTLED_HEADERS: &[(&str, &str)] =
-    &[("Confirm-Level", "With `publish`: the level that all of it has reached.")];
+    &[("Confirm-Level", "With `publish`: the level that all messages have reached.")];
 
 /// Settles leases.
 pub const SETTLE_MESSAGES: Operation = Operation {
     id: "settleMessages",
     path: "/v1/ns/{ns}/subscriptions/{subscription}:settle",
     summary: "Settle leases: ack, nack, extend, dead; publish what came of them",
-    about: "Answered once it cannot be lost; asked twice it is done once. At most 10,000 leases. A lease that ran out \
-            and was not given to somebody else still settles. Errors: `subscription_not_found`, `incarnation_gone` \
-            once the topic was deleted, `invalid_cursor` for what is no lease, `invalid_parameter`, `unknown_field`, \
-            `too_large`, `unavailable`; of a stream an ack is one of everything up to the message, and anything else is \
-            `not_supported`.\n\nWith `publish` the leases are settled and the messages published in one atomic \
-            step, exactly once: either both, or a problem with the outcome `none` and neither. All leases are of one \
-            partition and still held (`lease_lost` otherwise), none is extended; the messages go to topics of the \
-            subscription's namespace, for which the grant `publish` is needed. The answer waits for the messages' \
-            confirm, at most `Confirm-Deadline-Ms`; with 202 some are on their way, and their receipts tell when they \
-            have arrived. At most 1,000 messages of 3 MiB. Further errors: `topic_not_found`, `topic_closed`, \
-            `not_supported` for leases of several partitions, `busy` while too much is on its way, `journal_full`. \
-            After `outcome_unknown`, ask again: `lease_lost` then says that the messages are settled, with what was \
-            published by whoever settled them.",
+    about: "Settles up to 10,000 leases. The answer comes once the result is durable; sending the same \
+            request again has no further effect. A lease that has ended can still be settled until its \
+            message is delivered to somebody else.\n\nOn a stream, an ack acknowledges everything up to \
+            its message; any other action is `not_supported`.\n\nWith `publish`, the leases are settled \
+            and the messages are published in one atomic step, exactly once: either both happen, or \
+            neither does and the problem has the outcome `none`. All leases must be of one partition and \
+            still be held (otherwise `lease_lost`), and none may be extended. The messages go to topics of \
+            the same namespace, and each topic needs the grant `publish`. At most 1,000 messages and 3 \
+            MiB.\n\nThe answer waits until the messages are confirmed, at most for `Confirm-Deadline-Ms`. \
+            With 202 some have not arrived yet, and their receipts tell when they have. After \
+            `outcome_unknown`, send the request again: `lease_lost` then means that the messages were \
+            settled, and it shows what was published by whoever settled them.\n\nErrors: \
+            `subscription_not_found`, `incarnation_gone` if the topic was deleted, `invalid_cursor` for \
+            something that is no lease, `invalid_parameter`, `unknown_field`, `too_large`, `unavailable`; \
+            with `publish` also `topic_not_found`, `topic_closed`, `not_supported` for leases of several \
+            partitions, `busy` while too much is on its way, `journal_full`.",
     headers: &[Param::optional(
         "Confirm-Deadline-Ms",
         Kind::Integer { min: 1, max: CONFIRM_DEADLINE_MS_MAX },
-        "With `publish`: answer 202 if the messages are not confirmed after this time; 5000 by default.",
+        "With `publish`: answer 202 if the messages are not confirmed within this time; 5000 by default.",
     )],
     body: Body::Optional(&[json("Settle")]),
     answers: &[
         Answer {
             status: 200,
-            about: "All are settled, and what was to be published is.",
+            about: "All leases are settled, and all messages published.",
             content: &[json("Settled")],
             headers: SETTLED_HEADERS,
         },
         Answer {
             status: 202,
-            about: "All are settled; some of what is published has not arrived yet.",
+            about: "All leases are settled; some of the published messages have not arrived yet.",
             content: &[json("Settled")],
             headers: SETTLED_HEADERS,
         },
         Answer {
             status: 207,
-            about: "Some are not, or the topic of something published was deleted meanwhile; each has its result.",
+            about: "Some leases could not be settled, or the topic of a published message was deleted \
+            meanwhile; each has its own result.",
             content: &[json("Settled")],
             headers: SETTLED_HEADERS,
         },
@@ -94,20 +100,23 @@ pub const SEEK_SUBSCRIPTION: Operation = Operation {
     path: "/v1/ns/{ns}/subscriptions/{subscription}:seek",
     op: Op::Manage,
     summary: "Move a subscription: deliver again, or skip",
-    about: "Everything from there on is delivered, also what was settled or dead; everything before it is settled. \
-            Leases end and attempts begin anew. The answer's `undo` brings back what stood before, with what was settled \
-            since the last seek or purge (not since any before; after an undo, only of what was published later), as `to` `undo` \
-            and that `undo`. To repeat an undo delivers again what was settled before the first. Of each partition the latest four seeks and purges are \
-            kept; a purge of dead letters alone can be undone until the next seek or other purge. Errors: \
-            `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `snapshot_gone` for \
-            an undo of what is not kept, `busy` beside another seek or purge, `unavailable`; with the outcome `unknown` some \
-            partitions may have been moved, and the problem's `undo` undoes those.",
-    query: &[Param::optional("dry_run", Kind::Boolean, "Only say what it would do.")],
+    about: "Moves the subscription to a position. Everything from there on is delivered again, including \
+            what was settled or dead; everything before it is settled. Leases end, and attempts are \
+            counted from zero.\n\nThe answer contains `undo`. A seek with `to` set to `undo` and that \
+            value restores what stood before, together with what was settled since the latest seek or \
+            purge, but not what was settled between earlier ones; after an undo, only what was settled of \
+            messages published later. Repeating an undo delivers again what was settled before the first. \
+            Each partition keeps its latest four seeks and purges; a purge of dead letters alone can be \
+            undone until the next seek or other purge.\n\nErrors: `subscription_not_found`, \
+            `incarnation_gone` if the topic was deleted, `invalid_parameter`, `snapshot_gone` if what is \
+            to be undone is no longer kept, `busy` during another seek or purge, `unavailable`. With the \
+            outcome `unknown` some partitions may have moved; the problem contains an `undo` for those.",
+    query: &[Param::optional("dry_run", Kind::Boolean, "Only say what would happen.")],
     headers: &[],
     body: Body::Required(&[json("Seek")]),
     answers: &[Answer {
         status: 200,
-        about: "What it did, or would do.",
+        about: "What happened, or would happen.",
         content: &[json("Seeked")],
         headers: &[],
     }],
@@ -125,12 +134,17 @@ const LISTED: &[Param] = &[
         Kind::Integer { min: 0, max: INTEGER_MAX },
         "Only offsets from here on, with `partition`.",
     ),
-    Param::optional("limit", Kind::Integer { min: 1, max: 1000 }, "Most items of the page; 100 by default."),
-    Param::optional("cursor", Kind::Text, "`next` of the page before, instead of `partition` and `from`."),
+    Param::optional("limit", Kind::Integer { min: 1, max: 1000 }, "Most items of a page; 100 by default."),
+    Param::optional(
+        "cursor",
+        Kind::Text,
+        "The `next` of the previous page, instead of `partition` and `from`.",
+    ),
     Param::optional(
         "topic",
         Kind::Form(&forms::NAME),
-        "Only this topic, of a subscription to several; with `partition`, whose partition is meant.",
+        "Only this topic, if the subscription consumes several. With `partition`, the topic whose partition \
+         is meant.",
     ),
 ];
 
@@ -141,8 +155,9 @@ pub const LIST_LEASES: Operation = Operation {
     path: "/v1/ns/{ns}/subscriptions/{subscription}/leases",
     op: Op::Describe,
     summary: "List what is leased and what waits for its time",
-    about: "By partition and offset; takes nothing. Errors: `subscription_not_found`, `partition_not_found`, \
-            `incarnation_gone` once the topic was deleted, `invalid_cursor`, `unavailable`.",
+    about: "In the order of partition and offset. Listing leases nothing.\n\nErrors: \
+            `subscription_not_found`, `partition_not_found`, `incarnation_gone` if the topic was deleted, \
+            `invalid_cursor`, `unavailable`.",
     query: LISTED,
     headers: &[],
     body: Body::None,
@@ -155,10 +170,11 @@ pub const LIST_MESSAGES_OF_STATE: Operation = Operation {
     id: "listMessagesOfState",
     path: "/v1/ns/{ns}/subscriptions/{subscription}/state",
     summary: "List the messages that are ready, leased, delayed, blocked or dead",
-    about: "By partition and offset; takes nothing and changes nothing. A page looks at no more than 65,536 messages of a \
-            partition, so it may have fewer items than asked for, or none, and a `next`. Errors: \
-            `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, \
-            `invalid_cursor`, `invalid_parameter`, `unavailable`.",
+    about: "In the order of partition and offset. Listing leases and changes nothing. One page looks at no \
+            more than 65,536 messages of a partition, so it may contain fewer items than the limit, or \
+            none, and still have a `next`.\n\nErrors: `subscription_not_found`, `partition_not_found`, \
+            `incarnation_gone` if the topic was deleted, `invalid_cursor`, `invalid_parameter`, \
+            `unavailable`.",
     query: &[
         Param::optional(
             "of",
@@ -168,10 +184,12 @@ pub const LIST_MESSAGES_OF_STATE: Operation = Operation {
         Param::optional(
             "as_of",
             Kind::Form(&forms::MOMENT),
-            "The messages that were `ready`, `delayed` or `dead` then: `ts:` and RFC 3339 or milliseconds, or the `undo` of a \
-             seek or purge for right before it, where what was published since counts as ready. Of each partition the latest \
-             four of them are kept, and about an hour: the first change of each minute keeps what stood before it. `as_of_ms` of the answer \
-             is the instant that is shown. 410 `snapshot_gone` if nothing of then or before is kept.",
+            "The messages that were `ready`, `delayed` or `dead` at that time: `ts:` and RFC 3339 or \
+             milliseconds; or the `undo` of a seek or purge for the instant before it, where messages \
+             published since count as ready. Each partition keeps its latest four seeks and purges, and \
+             about an hour of history: the first change in each minute keeps what stood before it. \
+             `as_of_ms` in the answer is the instant that is shown. 410 `snapshot_gone` if nothing from \
+             then or before is kept.",
         ),
         LISTED[0],
         LISTED[1],
@@ -187,9 +205,9 @@ pub const LIST_DEAD_LETTERS: Operation = Operation {
     id: "listDeadLetters",
     path: "/v1/ns/{ns}/subscriptions/{subscription}/dlq",
     summary: "List the dead letters that were not redriven",
-    about: "Where they are in the subscription's topic, by partition and offset, with or without a dead letter topic. Errors: \
-            `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, \
-            `invalid_cursor`, `unavailable`.",
+    about: "In the order of partition and offset in the topic that the subscription consumes, whether or \
+            not there is a dead letter topic.\n\nErrors: `subscription_not_found`, `partition_not_found`, \
+            `incarnation_gone` if the topic was deleted, `invalid_cursor`, `unavailable`.",
     ..LIST_LEASES
 };
 
@@ -198,19 +216,20 @@ pub const EXPLAIN_MESSAGE: Operation = Operation {
     id: "explainMessage",
     path: "/v1/ns/{ns}/subscriptions/{subscription}/explain",
     summary: "Say where one message stands, and why",
-    about: "Changes nothing. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic \
-            was deleted, `invalid_parameter`, `unavailable`.",
+    about: "Changes nothing.\n\nErrors: `subscription_not_found`, `partition_not_found`, \
+            `incarnation_gone` if the topic was deleted, `invalid_parameter`, `unavailable`.",
     query: &[Param {
         required: true,
         ..Param::optional(
             "id",
             Kind::Form(&forms::MESSAGE_ID),
-            "Partition and offset: `0:76531`; of several topics `orders:0:76531`.",
+            "Partition and offset, as in `0:76531`; if the subscription consumes several topics, \
+             `orders:0:76531`.",
         )
     }],
     answers: &[Answer {
         status: 200,
-        about: "Where it stands.",
+        about: "Where the message stands.",
         content: &[json("Explained")],
         headers: &[],
     }],
@@ -223,19 +242,21 @@ pub const PURGE_SUBSCRIPTION: Operation = Operation {
     path: "/v1/ns/{ns}/subscriptions/{subscription}:purge",
     op: Op::Manage,
     summary: "Settle everything that waits, without delivering it",
-    about: "Everything published so far that is not settled is: ready, leased, delayed, blocked; and what is dead is forgotten. \
-            Leases end. With `what` `dead` only dead letters are forgotten, and nobody's leases end. The messages stay in \
-            their topic and with other subscriptions; dead letters on their way to the dead letter topic arrive. The answer's \
-            `undo` undoes it, as `to` `undo` of a seek, which ends leases also where only dead letters come back; it brings back \
-            no message that `until_settled` has removed since. \
-            Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `not_supported` for dead \
-            letters of a stream, `invalid_parameter`, `unknown_field`, `busy` beside another seek or purge, but not for \
-            dead letters alone, `unavailable`; with the outcome `unknown` some partitions may have been purged: purge again, or \
-            undo those with the problem's `undo`.",
+    about: "Settles everything published so far that is ready, leased, delayed or blocked, forgets the \
+            dead letters, and ends all leases. With `what` set to `dead` only the dead letters are \
+            forgotten, and no lease ends.\n\nThe messages stay in their topic and in other subscriptions. \
+            Dead letters that are on their way to the dead letter topic still arrive there.\n\nThe answer \
+            contains `undo`, to be sent in a seek with `to` set to `undo`. That ends leases even if only \
+            dead letters come back, and it does not restore messages that retention by `until_settled` has \
+            removed since.\n\nErrors: `subscription_not_found`, `incarnation_gone` if the topic was \
+            deleted, `not_supported` for dead letters of a stream, `invalid_parameter`, `unknown_field`, \
+            `busy` during another seek or purge (never for dead letters alone), `unavailable`. With the \
+            outcome `unknown` some partitions may have been purged: purge again, or undo those with the \
+            problem's `undo`.",
     body: Body::Optional(&[json("Purge")]),
     answers: &[Answer {
         status: 200,
-        about: "What it did, or would do.",
+        about: "What happened, or would happen.",
         content: &[json("Purged")],
         headers: &[],
     }],
@@ -248,12 +269,13 @@ pub const REDRIVE_DEAD_LETTERS: Operation = Operation {
     path: "/v1/ns/{ns}/subscriptions/{subscription}:redrive",
     op: Op::Manage,
     summary: "Deliver dead letters once more",
-    about: "They are unsettled again where they are, in the subscription's topic and for this subscription alone; attempts \
-            begin anew. What went to the dead letter topic stays there. Redriven twice is redriven once; with the \
-            outcome `unknown` some may have been. Errors: `subscription_not_found`, `partition_not_found`, \
-            `incarnation_gone` once the topic was deleted, \
-            `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`.",
-    query: &[Param::optional("dry_run", Kind::Boolean, "Only say what would be redriven, at once.")],
+    about: "Makes dead letters ready again where they are, in the topic that this subscription consumes \
+            and for this subscription alone; attempts are counted from zero. Copies in the dead letter \
+            topic stay there. Redriving a letter twice has no further effect.\n\nErrors: \
+            `subscription_not_found`, `partition_not_found`, `incarnation_gone` if the topic was deleted, \
+            `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`. With the outcome \
+            `unknown` some may have been redriven.",
+    query: &[Param::optional("dry_run", Kind::Boolean, "Only say what would be redriven.")],
     headers: &[],
     body: Body::Optional(&[json("Redrive")]),
     answers: &[Answer {

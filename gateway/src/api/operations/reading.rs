@@ -10,51 +10,52 @@ use crate::auth::Op;
 const MIN_LEVEL: Param = Param::optional(
     "min_level",
     Kind::OneOf(&["memory", "quorum"]),
-    "Lowest level you are willing to see. Pages are of committed messages: `memory` is refused as `level_unavailable`, \
-     except by storage that confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before \
-     they are committed; the topic's `deliver_from` by default.",
+    "Lowest level that you accept. Pages contain committed messages only: `memory` is refused as \
+     `level_unavailable`, unless storage confirms at `memory` at most. With `text/event-stream`, `memory` \
+     shows messages before they are committed; the default is the topic's `deliver_from`.",
 );
 const INCARNATION: Param = Param::optional(
     "incarnation",
     Kind::Integer { min: 1, max: (1 << 53) - 1 },
-    "The life of the topic that is meant, its `incarnation`: if it was deleted and made anew, 410 `incarnation_gone`. What \
-     does not change may then be kept for ever.",
+    "The `incarnation` of the topic that you mean. If the topic was deleted and created again the answer is \
+     410 `incarnation_gone`. Answers that cannot change may then be cached for ever.",
 );
 const FOLLOW_LEVEL: Param = Param::optional(
     "min_level",
     Kind::OneOf(&["memory", "quorum"]),
-    "Lowest level you are willing to see; each topic's `deliver_from` by default. `memory` shows messages before they \
-     are committed: what becomes of them is told by `firm` and `retract`.",
+    "Lowest level that you accept; each topic's `deliver_from` by default. `memory` shows messages before \
+     they are committed: `firm` and `retract` tell what became of them.",
 );
 const FILTER: Param = Param::optional(
     "filter",
     Kind::Form(&forms::FILTER),
-    "Only messages that match, an expression over `header.<name>`, `key` and `content_type` as \
-     `header.region == 'eu*' and not key == 'test'`. What does not match stays at the storage node. A page looks at no more \
-     than 32,768 messages or 16 MiB, divided over the partitions read: it may be empty and yet not the end, and its \
-     positions are behind what was looked at.",
+    "Only messages that match this expression over `header.<name>`, `key` and `content_type`, such as \
+     `header.region == 'eu*' and not key == 'test'`. The storage node filters. One page looks at no more \
+     than 32,768 messages or 16 MiB, divided among the partitions that are read, so a page may be empty \
+     without being the end; its positions follow what was looked at.",
 );
 const LAST_EVENT_ID: Param =
     Param::optional("Last-Event-ID", Kind::Text, "`id` of the last event received: continue after it.");
 
 const READ_HEADERS: &[(&str, &str)] = &[
-    ("Next-Offset", "Where to read on (one partition)."),
-    ("Cursor", "Where to read on, opaque; valid for all partitions read."),
-    ("Up-To-Date", "`true` if that is the end."),
+    ("Next-Offset", "Where to continue (one partition)."),
+    ("Cursor", "Where to continue: an opaque cursor over all partitions that were read."),
+    ("Up-To-Date", "`true` if this is the end."),
     ("Closed", "`true` if the topic is closed: nothing follows the end unless it is opened again."),
     ("ETag", "Tag of the range and of the topic's life."),
     ("Link", "`rel=next`."),
     (
         "Cache-Control",
-        "For full ranges of committed messages `immutable` where a cursor or `incarnation` says which life of the topic is \
-         meant, else `no-cache`: compare the tag. At the tail `no-store`.",
+        "`immutable` for a full range of committed messages if a cursor or `incarnation` says which life of \
+         the topic is meant, otherwise `no-cache` (compare the tag). At the tail `no-store`.",
     ),
 ];
 
 const MESSAGE_TAG: (&str, &str) = ("ETag", "Tag of the message.");
 const MESSAGE_CACHING: (&str, &str) = (
     "Cache-Control",
-    "Once it is committed `immutable` with `incarnation`, else `no-cache`: compare the tag.",
+    "`immutable` once the message is committed and if `incarnation` is given, otherwise `no-cache` (compare \
+     the tag).",
 );
 
 const EVENTS: Content = Content { media: "text/event-stream", schema: None };
@@ -72,9 +73,10 @@ pub const READ_MESSAGES: Operation = Operation {
     target: Target::Topic,
     tag: "messages",
     summary: "Read messages, or follow them as server-sent events",
-    about: "The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the \
-            oldest message 410. With `text/event-stream` the answer does not end: events `message`, \
-            `caught-up`, `looked`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait`, `until` and \
+    about: "`Accept` chooses the form. Reading at the end of the topic gives an empty page, reading beyond \
+            it 416, and reading below the oldest message 410.\n\nWith `Accept: text/event-stream` the \
+            answer does not end. Its events are `message`, `caught-up`, `looked`, `gap`, `firm`, \
+            `retract`, `goaway` and `end`. The parameters `limit`, `max_bytes`, `wait`, `until` and \
             `incarnation` do not apply.",
     query: &[
         Param::optional(
@@ -111,7 +113,7 @@ pub const READ_MESSAGES: Operation = Operation {
         Param::optional(
             "clamp",
             Kind::Boolean,
-            "Move a position outside what exists to the nearest that does.",
+            "Move a position outside the topic to the nearest one inside it.",
         ),
         FILTER,
         INCARNATION,
@@ -133,7 +135,7 @@ pub const READ_MESSAGES: Operation = Operation {
         Answer { status: 204, about: "Nothing came while waiting.", content: &[], headers: READ_HEADERS },
         Answer {
             status: 304,
-            about: "The range has the tag that you have.",
+            about: "The range still has the tag that you sent.",
             content: &[],
             headers: READ_HEADERS,
         },
@@ -145,13 +147,18 @@ pub const READ_MESSAGE: Operation = Operation {
     id: "readMessage",
     path: "/v1/ns/{ns}/topics/{topic}/messages/{partition}/{offset}",
     summary: "Read one message",
-    about: "The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; gzip and zstd \
-            are decoded for who does not accept them, up to 16 MiB. The key and user headers are in `Message-Key` and \
-            `Message-Header-*`.",
+    about: "The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`. \
+            Payloads of up to 16 MiB in gzip or zstd are decoded for clients that do not accept that \
+            encoding. The key and the user headers are in `Message-Key` and `Message-Header-*`.",
     query: &[INCARNATION, MIN_LEVEL],
     headers: &[
         Param::optional("If-None-Match", Kind::Text, "Answer 304 if it has this tag."),
-        Param::optional("Accept-Encoding", Kind::Text, "Encodings that you take; any if it is not sent."),
+        Param::optional(
+            "Accept-Encoding",
+            Kind::Text,
+            "Encodings that you accept; any if the header is \
+            missing.",
+        ),
     ],
     answers: &[
         Answer {
@@ -173,7 +180,7 @@ pub const READ_MESSAGE: Operation = Operation {
         },
         Answer {
             status: 304,
-            about: "It has the tag that you have.",
+            about: "The message still has the tag that you sent.",
             content: &[],
             headers: &[MESSAGE_TAG, MESSAGE_CACHING],
         },
@@ -187,9 +194,10 @@ pub const FOLLOW_EVENTS: Operation = Operation {
     path: "/v1/ns/{ns}/events",
     target: Target::TopicsOfQuery,
     summary: "Follow several topics as server-sent events",
-    about: "`id` is an opaque cursor over all topics. Events: `message` (a record with its `topic`), `caught-up`, \
-            `looked` (with a filter: all below was looked at), `gap`, `firm`, `retract`, `goaway`, `end`. A message that is not committed has `final: false` and a `term`. \
-            A comment is sent every 15 s.",
+    about: "The events are `message` (a record with its `topic`), `caught-up`, `looked` (with a filter: \
+            everything below was looked at), `gap`, `firm`, `retract`, `goaway` and `end`. The `id` of an \
+            event is an opaque cursor over all topics. A message that is not committed yet has `final: \
+            false` and a `term`. A comment is sent every 15 s.",
     query: &[
         Param {
             name: "topic",
@@ -219,7 +227,8 @@ pub const OPEN_WEBSOCKET: Operation = Operation {
     target: Target::Gateway,
     tag: "websocket",
     summary: "Publish, follow and consume over one WebSocket",
-    about: "Subprotocols `weir.v1.json` and `weir.v1.bin`. Every `open` and `sub` on it is authorised on its own.",
+    about: "The subprotocol is `weir.v1.json` or `weir.v1.bin`. Every `open` and `sub` on the connection \
+            is authorised separately.",
     query: &[],
     headers: &[Param {
         name: "Sec-WebSocket-Protocol",

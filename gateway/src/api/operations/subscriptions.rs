@@ -4,8 +4,12 @@ use super::topics::{ETAG, IF_MATCH, IF_NONE_MATCH, IF_NONE_MATCH_STAR, PAGE, jso
 use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
 use crate::auth::Op;
 
-const SHOWN: &[Answer] =
-    &[Answer { status: 200, about: "As it is now.", content: &[json("Subscription")], headers: &[ETAG] }];
+const SHOWN: &[Answer] = &[Answer {
+    status: 200,
+    about: "The subscription as it is now.",
+    content: &[json("Subscription")],
+    headers: &[ETAG],
+}];
 
 /// What operations on one subscription have in common.
 pub(super) const SUBSCRIPTION: Operation = Operation {
@@ -45,11 +49,13 @@ pub const CREATE_SUBSCRIPTION: Operation = Operation {
     verb: Verb::Put,
     op: Op::Manage,
     summary: "Create a subscription: topics as a work queue",
-    about: "Idempotent. Without `If-Match` an existing subscription with another configuration is 409 \
-            `config_mismatch`; with it the configuration is replaced, but not `mode`, `topics`, `start` and `order`. Needs the grant \
-            `subscribe` on the topics, or on all that a pattern matches, and `publish` on the dead letter topic as well. A dead letter topic that does \
-            not exist is created if the namespace has `auto_create`. Errors: `topic_not_found`, `invalid_config`, \
-            `invalid_name`, `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.",
+    about: "Idempotent. If the subscription exists with another configuration the answer is 409 \
+            `config_mismatch`; with `If-Match` its configuration is replaced instead, except `mode`, \
+            `topics`, `start` and `order`, which cannot change.\n\nAlso needs the grant `subscribe` on the \
+            topics (on every topic that a pattern can match) and `publish` on the dead letter topic. A \
+            dead letter topic that does not exist is created if the namespace has \
+            `auto_create`.\n\nErrors: `topic_not_found`, `invalid_config`, `invalid_name`, \
+            `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.",
     headers: &[IF_MATCH, IF_NONE_MATCH_STAR],
     body: Body::Required(&[json("SubscriptionSettings")]),
     answers: &[
@@ -61,7 +67,7 @@ pub const CREATE_SUBSCRIPTION: Operation = Operation {
         },
         Answer {
             status: 200,
-            about: "It stands like that.",
+            about: "It already exists with this configuration.",
             content: &[json("Subscription")],
             headers: &[ETAG],
         },
@@ -75,15 +81,19 @@ pub const FORK_SUBSCRIPTION: Operation = Operation {
     verb: Verb::Post,
     path: "/v1/ns/{ns}/subscriptions/{subscription}:fork",
     summary: "Fork a subscription: another that begins as this one stands, or stood",
-    about: "The fork consumes the same topics in the same mode, and begins with what was settled, dead and tried here at that \
-            instant; nothing is copied, and both go on independently. What is leased here is ready there. Idempotent as creating is: \
-            an existing subscription that began otherwise or is configured otherwise is 409 `config_mismatch`. If not every \
-            partition keeps what stood then, it is 410 `snapshot_gone`, and nothing of the fork is left; a partition that a \
-            pattern took in after that seek keeps nothing of before it. What retention has removed since is not brought back. \
-            Needs the grant `manage` on both, and otherwise what creating needs. Errors: `subscription_not_found`, \
-            `incarnation_gone` once the topic was deleted, `snapshot_gone`, `config_mismatch`, `not_supported` for another mode, \
-            topics, start or order, `invalid_parameter`, `invalid_config`, `invalid_name`, `unknown_field`, `topic_not_found`, \
-            `unavailable`; with the outcome `unknown` it may be there or not: ask again.",
+    about: "The fork consumes the same topics in the same mode. It begins with what was settled, dead and \
+            attempted in the original at that instant; messages leased in the original are ready in the \
+            fork. Nothing is copied, and from then on the two are independent. Messages that retention has \
+            removed since do not come back.\n\nIdempotent: an existing subscription that began \
+            differently, or has another configuration, is 409 `config_mismatch`. If a partition no longer \
+            keeps the state of that instant the answer is 410 `snapshot_gone`, and no fork is left behind; \
+            a partition that a topic pattern added later never had such a state.\n\nNeeds the grant \
+            `manage` on both subscriptions, and otherwise the same grants as creating one.\n\nErrors: \
+            `subscription_not_found`, `incarnation_gone` if the topic was deleted, `snapshot_gone`, \
+            `config_mismatch`, `not_supported` for another mode, other topics, another start or order, \
+            `invalid_parameter`, `invalid_config`, `invalid_name`, `unknown_field`, `topic_not_found`, \
+            `unavailable`. With the outcome `unknown` the fork may or may not exist: send the request \
+            again.",
     headers: &[],
     body: Body::Required(&[json("ForkSubscription")]),
     ..CREATE_SUBSCRIPTION
@@ -104,7 +114,7 @@ pub const READ_SUBSCRIPTION: Operation = Operation {
         },
         Answer {
             status: 304,
-            about: "Its configuration has the tag that you have; numbers may differ.",
+            about: "The configuration still has the tag that you sent; counts may differ.",
             content: &[],
             headers: &[ETAG],
         },
@@ -118,9 +128,10 @@ pub const UPDATE_SUBSCRIPTION: Operation = Operation {
     verb: Verb::Patch,
     op: Op::Manage,
     summary: "Change a subscription's configuration",
-    about: "Fields that are left out stay as they are. Leases that are held keep their time. Errors: \
-            `subscription_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `version_mismatch`, \
-            `incarnation_gone`, `not_supported` for another mode, start or order, or other topics.",
+    about: "Fields that are left out keep their values. Leases that are held keep their \
+            deadlines.\n\nErrors: `subscription_not_found`, `invalid_config`, `invalid_name`, \
+            `unknown_field`, `version_mismatch`, `incarnation_gone`, `not_supported` for another mode, \
+            start or order, or other topics.",
     headers: &[IF_MATCH],
     body: Body::Optional(&[
         json("SubscriptionPatch"),
@@ -149,8 +160,8 @@ pub const PAUSE_SUBSCRIPTION: Operation = Operation {
     path: "/v1/ns/{ns}/subscriptions/{subscription}:pause",
     op: Op::Manage,
     summary: "Lease no more messages",
-    about: "Leases that are held stay and can be settled. The same as `\"paused\": true` in the configuration. \
-            Errors: `subscription_not_found`, `version_mismatch`, `incarnation_gone`.",
+    about: "Messages that are leased can still be settled. The same as setting `\"paused\": true` in the \
+            configuration.\n\nErrors: `subscription_not_found`, `version_mismatch`, `incarnation_gone`.",
     headers: &[IF_MATCH],
     answers: SHOWN,
     ..SUBSCRIPTION

@@ -16,25 +16,29 @@ pub(super) const PAGE: &[Param; 4] = &[
     Param::optional(
         "limit",
         Kind::Integer { min: 1, max: 1000 },
-        "Most items of the page; 100 by default. A page with a `next` may have fewer, or none: a shard looks at no more than \
-         10,000 names for it.",
+        "Most items of a page; 100 by default. A page that has a `next` may contain fewer, or none: a shard \
+         looks at no more than 10,000 names for one page.",
     ),
-    Param::optional("cursor", Kind::Text, "`next` of the page before."),
+    Param::optional("cursor", Kind::Text, "The `next` of the previous page."),
 ];
 
 pub(super) const IF_MATCH: Param = Param::optional(
     "If-Match",
     Kind::Text,
-    "Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak \
-     tag is refused.",
+    "Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with \
+     any tag. A weak tag is refused.",
 );
 pub(super) const IF_NONE_MATCH_STAR: Param = Param::optional(
     "If-None-Match",
     Kind::Text,
-    "`*`: only if it does not exist; 412 otherwise. Tags: only if it has none of them.",
+    "`*`: only if it does not exist; otherwise 412. Tags: only if it has none of them.",
 );
-pub(super) const IF_NONE_MATCH: Param =
-    Param::optional("If-None-Match", Kind::Text, "Answer 304 if the tag is still this, or one of these.");
+pub(super) const IF_NONE_MATCH: Param = Param::optional(
+    "If-None-Match",
+    Kind::Text,
+    "Answer 304 if the configuration still has this tag, or \
+            one of these.",
+);
 
 const NAMESPACE: Operation = Operation {
     id: "",
@@ -73,8 +77,8 @@ pub const CREATE_NAMESPACE: Operation = Operation {
     verb: Verb::Put,
     op: Op::Manage,
     summary: "Create a namespace",
-    about: "Idempotent. Without `If-Match` an existing namespace with other settings is 409 `config_mismatch`; \
-            with it the settings are replaced.",
+    about: "Idempotent. If the namespace exists with other settings the answer is 409 `config_mismatch`; \
+            with `If-Match` its settings are replaced instead.",
     headers: &[IF_MATCH, IF_NONE_MATCH_STAR],
     body: Body::Optional(&[json("NamespaceSettings")]),
     answers: &[
@@ -86,7 +90,7 @@ pub const CREATE_NAMESPACE: Operation = Operation {
         },
         Answer {
             status: 200,
-            about: "It stands like that.",
+            about: "It already exists with this configuration.",
             content: &[json("Namespace")],
             headers: &[ETAG],
         },
@@ -101,7 +105,12 @@ pub const READ_NAMESPACE: Operation = Operation {
     headers: &[IF_NONE_MATCH],
     answers: &[
         Answer { status: 200, about: "The namespace.", content: &[json("Namespace")], headers: &[ETAG] },
-        Answer { status: 304, about: "Its tag is the one you have.", content: &[], headers: &[ETAG] },
+        Answer {
+            status: 304,
+            about: "The settings still have the tag that you sent.",
+            content: &[],
+            headers: &[ETAG],
+        },
     ],
     ..NAMESPACE
 };
@@ -153,8 +162,8 @@ pub const CREATE_TOPIC: Operation = Operation {
     verb: Verb::Put,
     op: Op::Manage,
     summary: "Create a topic",
-    about: "Idempotent. Without `If-Match` an existing topic with another configuration is 409 \
-            `config_mismatch`; with it the configuration is replaced.",
+    about: "Idempotent. If the topic exists with another configuration the answer is 409 \
+            `config_mismatch`; with `If-Match` its configuration is replaced instead.",
     headers: &[IF_MATCH, IF_NONE_MATCH_STAR],
     body: Body::Optional(&[json("TopicSettings")]),
     answers: &[
@@ -164,7 +173,12 @@ pub const CREATE_TOPIC: Operation = Operation {
             content: &[json("Topic")],
             headers: &[ETAG, ("Location", "Its path.")],
         },
-        Answer { status: 200, about: "It stands like that.", content: &[json("Topic")], headers: &[ETAG] },
+        Answer {
+            status: 200,
+            about: "It already exists with this configuration.",
+            content: &[json("Topic")],
+            headers: &[ETAG],
+        },
     ],
     ..TOPIC
 };
@@ -178,7 +192,7 @@ pub const READ_TOPIC: Operation = Operation {
         Answer { status: 200, about: "The topic.", content: &[json("Topic")], headers: &[ETAG] },
         Answer {
             status: 304,
-            about: "Its configuration has the tag that you have; offsets and rates may differ.",
+            about: "The configuration still has the tag that you sent; offsets and rates may differ.",
             content: &[],
             headers: &[ETAG],
         },
@@ -192,7 +206,7 @@ pub const UPDATE_TOPIC: Operation = Operation {
     verb: Verb::Patch,
     op: Op::Manage,
     summary: "Change a topic's configuration",
-    about: "Fields that are left out stay as they are; `null` removes a limit.",
+    about: "Fields that are left out keep their values; `null` removes a limit.",
     headers: &[IF_MATCH],
     body: Body::Optional(&[
         json("TopicPatch"),
@@ -220,18 +234,20 @@ pub const TRIM_TOPIC: Operation = Operation {
     path: "/v1/ns/{ns}/topics/{topic}:trim",
     op: Op::Manage,
     summary: "Remove a topic's oldest messages for good",
-    about: "For all readers and subscriptions, on disk and in the object store; offsets do not change. It cannot be undone. What is \
-            gone already is no error. Errors: `topic_not_found`, `partition_not_found`, `beyond_tail` for an offset beyond \
-            the end, `topic_closed`, `invalid_parameter`, `unknown_field`, with `If-Match` `version_mismatch` and \
-            `incarnation_gone`, `unavailable`; with the outcome `unknown` some partitions may have been trimmed: trim again. \
-            `If-Match` and whether the topic is closed are checked before, as well as the gateway knows: a change in that moment \
-            may come too late.",
-    query: &[Param::optional("dry_run", Kind::Boolean, "Only say what it would do.")],
+    about: "Removes them for all readers and subscriptions, on disk and in the object store. Offsets do \
+            not change. This cannot be undone. Trimming what is already gone is not an \
+            error.\n\n`If-Match`, and whether the topic is closed, are checked before the trim begins: a \
+            change made at that very moment may be missed.\n\nErrors: `topic_not_found`, \
+            `partition_not_found`, `beyond_tail` for an offset beyond the end, `topic_closed`, \
+            `invalid_parameter`, `unknown_field`, `unavailable`; with `If-Match` also `version_mismatch` \
+            and `incarnation_gone`. With the outcome `unknown` some partitions may have been trimmed: trim \
+            again.",
+    query: &[Param::optional("dry_run", Kind::Boolean, "Only say what would happen.")],
     headers: &[IF_MATCH],
     body: Body::Required(&[json("Trim")]),
     answers: &[Answer {
         status: 200,
-        about: "What it did, or would do.",
+        about: "What happened, or would happen.",
         content: &[json("Trimmed")],
         headers: &[],
     }],
