@@ -2,6 +2,7 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod bare;
 mod product;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,6 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use bare::{masked, upgraded};
 use product::{Connection, Product};
 
 /// Whatever is asked for is done within this.
@@ -326,4 +328,41 @@ fn a_stop_that_was_asked_for_logs_no_warning() {
         assert!(log.contains("stopping: finishing what is in flight"), "{log}");
         assert!(!log.contains("WARN") && !log.contains("ERROR"), "round {round}: {log}");
     }
+}
+
+#[test]
+fn who_is_slow_to_send_or_to_take_does_not_hold_up_the_stop() {
+    let dir = scratch();
+    let mut product = Product::start(dir.path());
+    // Beyond what fits into the buffers of a connection that nobody reads.
+    let publish = |http: &mut Connection, bytes: usize| {
+        let sent = http.request("POST /v1/topics/t/messages", &[], &vec![b'x'; bytes]).unwrap();
+        assert_eq!(sent.status, 201, "{}", sent.text());
+    };
+    let mut http = Connection::open(&product.address).unwrap();
+    (0..16).for_each(|_| publish(&mut http, 1 << 20));
+    let asks = |request: &str| {
+        let mut stream = TcpStream::connect(&product.address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let head = "Host: localhost\r\n";
+    let page = format!("GET /v1/topics/t/messages?limit=16&max_bytes=4194304 HTTP/1.1\r\n{head}\r\n");
+    let slow = [
+        asks(&format!("POST /v1/topics/t/messages HTTP/1.1\r\n{head}Content-Length: 100\r\n\r\nbegun")),
+        asks(&format!("POST /v1/topics/t/messages HTTP/1.1\r\n{head}")),
+        asks(&page.repeat(8)),
+    ];
+    let mut socket = upgraded(&product, "weir.v1.json");
+    let limit = r#"{"msgs":1000,"bytes":1000000000}"#;
+    let follow = format!(
+        "{{\"t\":\"hello\",\"v\":1}}\n{{\"t\":\"sub\",\"ch\":1,\"topic\":\"t\",\"from\":\"earliest\",\"limit\":{limit}}}"
+    );
+    socket.write_all(&masked(0x81, follow.as_bytes())).unwrap();
+    publish(&mut http, 1);
+    let begun = Instant::now();
+    assert!(product.stop());
+    // They may finish within five seconds. What was begun may take thirty as long as nobody wants a stop.
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    drop((slow, socket));
 }

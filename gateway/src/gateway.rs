@@ -104,6 +104,7 @@ pub struct RunningGateway {
     addr: SocketAddr,
     tls: Option<Arc<Tls>>,
     stopping: watch::Sender<bool>,
+    closing: watch::Sender<bool>,
     accepting: Vec<JoinHandle<()>>,
     connections: Arc<GracefulShutdown>,
 }
@@ -161,6 +162,7 @@ impl Gateway {
         storage.connect();
         let services = Services::new(storage, service_config(&config));
         let (stopping, stop) = watch::channel(false);
+        let (closing, close) = watch::channel(false);
         let limits = SocketLimits {
             sockets_max: config.connections_max,
             record_bytes_max: config.record_bytes_max,
@@ -169,8 +171,8 @@ impl Gateway {
         let open = IntGauge::new("weir_gateway_websockets", "WebSockets that are open.")?;
         registry.register(Box::new(open.clone()))?;
         let deflate = Deflate::register(config.ws_deflate, &registry)?;
-        let counts = (open, stages.clone());
-        let sockets = WebSockets::new(services.clone(), limits, (counts, deflate), stop.clone());
+        let counts = ((open, stages.clone()), deflate);
+        let sockets = WebSockets::new(services.clone(), limits, counts, (stop.clone(), close.clone()));
         let refused = (
             "weir_gateway_tls_handshakes_failed_total",
             "TLS handshakes that failed, by reason.",
@@ -186,7 +188,6 @@ impl Gateway {
             "Connections refused because --connections-max were open.",
         )?;
         registry.register(Box::new(turned_away.clone()))?;
-        let is_draining = AtomicBool::new(false);
         let bodies = BodyBudget::new(config.request_bytes_max, config.limits.body_time_max);
         let edge = Arc::new(Edge {
             config,
@@ -201,14 +202,14 @@ impl Gateway {
             stages,
             drain: stop.clone(),
             openapi: openapi::document_json().into(),
-            is_draining,
+            is_draining: AtomicBool::new(false),
         });
         let connections = Arc::new(GracefulShutdown::new());
-        let door = Arc::new(Door::new(Arc::clone(&edge), tls.clone(), (refused, turned_away), stop));
+        let door = Arc::new(Door::new(Arc::clone(&edge), tls.clone(), (refused, turned_away), (stop, close)));
         register_bounds(&edge, &door, bodies)?;
         let accept = |socket| listener::accept(socket, Arc::clone(&door), Arc::clone(&connections));
         let accepting = listeners.into_iter().map(|socket| tokio::spawn(accept(socket))).collect();
-        Ok(RunningGateway { edge, addr, tls, stopping, accepting, connections })
+        Ok(RunningGateway { edge, addr, tls, stopping, closing, accepting, connections })
     }
 }
 
@@ -225,7 +226,8 @@ impl RunningGateway {
         self.addr
     }
 
-    /// Accepts no more, lets requests finish within `deadline`, and stops.
+    /// Accepts no more, lets requests finish within `deadline`, and stops: what is open then is closed, whoever it
+    /// waits for.
     pub async fn shutdown(self, deadline: Duration) {
         self.edge.is_draining.store(true, Ordering::Release);
         self.stopping.send_replace(true);
@@ -237,11 +239,12 @@ impl RunningGateway {
         // Only the listeners shared it.
         if let Some(connections) = Arc::into_inner(self.connections) {
             let ended = futures_util::future::join(connections.shutdown(), self.edge.sockets.closed());
-            // Event streams have no end of their own: the deadline ends them.
+            // Who is slow to send or to take may be so for long: the deadline ends them.
             if tokio::time::timeout(deadline, ended).await.is_err() {
-                tracing::info!("closed the connections that were still open at the deadline");
+                tracing::info!("closing the connections that are still open at the deadline");
             }
         }
+        self.closing.send_replace(true);
         self.edge.services.storage.close();
     }
 

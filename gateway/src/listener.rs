@@ -41,6 +41,7 @@ pub(crate) struct Door {
     refused: IntCounterVec,
     full: Full,
     stop: watch::Receiver<bool>,
+    close: watch::Receiver<bool>,
 }
 
 /// What happens to those for whom there is no place.
@@ -75,15 +76,16 @@ impl Full {
 }
 
 impl Door {
+    /// Nobody is let in from when `stop` becomes true, and who is in is put out when `close` does.
     pub(crate) fn new(
         edge: Arc<Edge>,
         tls: Option<Arc<Tls>>,
         (refused, turned_away): (IntCounterVec, IntCounter),
-        stop: watch::Receiver<bool>,
+        (stop, close): (watch::Receiver<bool>, watch::Receiver<bool>),
     ) -> Self {
         let places = Arc::new(Semaphore::new(edge.config.connections_max));
         let full = Full::new(edge.config.connections_max, turned_away);
-        Self { edge, tls, places, handshakes: Semaphore::new(HANDSHAKES_MAX), refused, full, stop }
+        Self { edge, tls, places, handshakes: Semaphore::new(HANDSHAKES_MAX), refused, full, stop, close }
     }
 
     /// What is left of the connections that there may be.
@@ -143,9 +145,13 @@ pub(crate) async fn accept(listener: TcpListener, door: Arc<Door>, connections: 
             door.full.turn_away(stream, peer, door.tls.is_some());
             continue;
         };
-        let (door, watcher) = (Arc::clone(&door), connections.watcher());
+        let (door, watcher, mut close) = (Arc::clone(&door), connections.watcher(), door.close.clone());
         tokio::spawn(async move {
-            greet(&door, stream, peer, watcher).await;
+            tokio::select! {
+                () = greet(&door, stream, peer, watcher) => {}
+                // An error means that the gateway is gone: the same.
+                _ = close.wait_for(|closing| *closing) => {}
+            }
             drop(place);
         });
     }

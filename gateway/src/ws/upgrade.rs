@@ -55,6 +55,7 @@ pub(crate) struct WebSockets {
     gated: Arc<Gated>,
     config: SessionConfig,
     drain: watch::Receiver<bool>,
+    close: watch::Receiver<bool>,
     places: Arc<Semaphore>,
     sockets_max: usize,
     write_time_max: Duration,
@@ -78,12 +79,12 @@ impl Drop for Place {
 
 impl WebSockets {
     /// Sockets over `services`, counted by `open`, whose confirms are in `stages` and messages deflated by
-    /// `deflate`. They are told to go when `drain` becomes true.
+    /// `deflate`. They are told to go when `drain` becomes true, and are gone when `close` does.
     pub(crate) fn new(
         services: Services,
         limits: SocketLimits,
         ((open, stages), deflate): ((IntGauge, StageSeconds), Deflate),
-        drain: watch::Receiver<bool>,
+        (drain, close): (watch::Receiver<bool>, watch::Receiver<bool>),
     ) -> Self {
         let sockets_max = limits.sockets_max.min(Semaphore::MAX_PERMITS);
         let record_bytes_max = limits.record_bytes_max;
@@ -93,6 +94,7 @@ impl WebSockets {
             gated: Gated::open(services),
             config: SessionConfig { record_bytes_max, pool },
             drain,
+            close,
             places: Arc::new(Semaphore::new(sockets_max)),
             sockets_max,
             write_time_max: limits.write_time_max,
@@ -161,7 +163,7 @@ pub(crate) fn upgrade(
     let gated = guest.map_or_else(|| Arc::clone(&sockets.gated), |origin| sockets.gated.for_guest(origin));
     let (config, drain, stages) = (sockets.config.clone(), sockets.drain.clone(), sockets.stages.clone());
     let deflate = agreed.map(|_| Arc::clone(&sockets.deflate));
-    let write_time_max = sockets.write_time_max;
+    let (write_time_max, mut close) = (sockets.write_time_max, sockets.close.clone());
     tokio::spawn(async move {
         match upgrade.await {
             Ok(stream) => {
@@ -171,7 +173,11 @@ pub(crate) fn upgrade(
                 let id = ulid::Ulid::new().to_string();
                 let session = Session::new(Now::read(), id, config, principal, authenticate);
                 let socket = Box::new(Socket::new(stream, form, gated, stages, session));
-                socket.run(drain, write_time_max).await;
+                tokio::select! {
+                    () = socket.run(drain, write_time_max) => {}
+                    // An error means that the gateway is gone: the same.
+                    _ = close.wait_for(|closing| *closing) => {}
+                }
             }
             Err(error) => tracing::debug!(%error, "a connection did not become a WebSocket"),
         }
