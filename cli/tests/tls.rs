@@ -4,9 +4,12 @@
 
 mod product;
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -90,6 +93,37 @@ async fn http2_is_negotiated_and_knows_its_own_origin() {
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(body.starts_with(b"{\"partition\":0,\"offset\":0"));
     assert_eq!(client.request(post("https://evil.example")).await.unwrap().status().as_u16(), 403);
+}
+
+#[test]
+fn who_does_not_finish_a_handshake_does_not_hold_others_up() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--tls-self-signed"]);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let mut client =
+        rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    // More than may shake hands at once: they stop within their hello, or behind it.
+    let slow = [&hello[..1], &hello].map(|said| {
+        let stop = |_| {
+            let mut stream = TcpStream::connect(&product.address).unwrap();
+            stream.write_all(said).unwrap();
+            stream
+        };
+        (0..80).map(stop).collect::<Vec<_>>()
+    });
+    let begun = Instant::now();
+    let cert = dir.path().join("data/development-cert.pem");
+    let listed = weir(&format!("https://{}", product.address), Some(&cert), &["topic", "list"]);
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    drop(slow);
 }
 
 #[test]

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use prometheus::{IntCounter, IntCounterVec};
+use rustls::server::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::LazyConfigAcceptor;
 use weir_protocol::error::ErrorCode;
 use weir_transport::Reserved;
 
@@ -19,6 +21,8 @@ use crate::tls::Tls;
 
 /// TLS handshakes at once: each costs a signature, and the requests of those who are in need the processor too.
 const HANDSHAKES_MAX: usize = 64;
+/// A handshake has its turn no longer than this, so that nobody who is slow holds up the others.
+const TURN_TIME_MAX: Duration = Duration::from_millis(250);
 /// Clients that are told at once that there is no place for them; further ones are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
 /// When it may be worth trying again.
@@ -171,8 +175,19 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
         if is_plain(&stream).await? {
             return Ok(Err(stream));
         }
-        let _turn = door.handshakes.acquire().await.map_err(io::Error::other)?;
-        tls.acceptor().accept(stream).await.map(Ok)
+        // Without a turn: who has not said hello costs nothing.
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        let turn = door.handshakes.acquire().await.map_err(io::Error::other)?;
+        let mut shaking = std::pin::pin!(hello.into_stream(Arc::clone(tls.config())));
+        let shaken = match tokio::time::timeout(TURN_TIME_MAX, &mut shaking).await {
+            Ok(shaken) => shaken,
+            // What costs anything is done. The rest is the way to the client, or one that does not go on.
+            Err(_) => {
+                drop(turn);
+                shaking.await
+            }
+        };
+        shaken.map(Ok)
     };
     let time = door.edge.config.limits.handshake_time_max;
     let shaken = tokio::select! {

@@ -22,7 +22,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use serde::{Deserialize, Serialize};
-use tokio_rustls::TlsAcceptor;
 
 use crate::host::host_name;
 
@@ -89,7 +88,7 @@ pub(crate) struct Tls {
     key: PathBuf,
     provider: Arc<CryptoProvider>,
     current: Arc<Current>,
-    acceptor: TlsAcceptor,
+    config: Arc<ServerConfig>,
 }
 
 impl Tls {
@@ -106,12 +105,12 @@ impl Tls {
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { chain, key, provider, current, acceptor: TlsAcceptor::from(Arc::new(config)) })
+        Ok(Self { chain, key, provider, current, config: Arc::new(config) })
     }
 
-    /// Does handshakes.
-    pub(crate) fn acceptor(&self) -> &TlsAcceptor {
-        &self.acceptor
+    /// What handshakes are done with.
+    pub(crate) fn config(&self) -> &Arc<ServerConfig> {
+        &self.config
     }
 
     /// Shows the certificate that the files hold now to whoever connects from now on.
