@@ -59,8 +59,9 @@ fn record(
     mut headers: HeadersBuilder,
 ) -> Result<NewRecord, String> {
     let (data, encoded) = (event.remove("data"), event.remove("data_base64"));
-    // An attribute that is null is one that is not there (JSON format, section 2.1).
+    // An attribute that is null is one that is not there (JSON format, section 2.1), and null is no Base64 either.
     event.retain(|_, value| value.get() != "null");
+    let encoded = encoded.filter(|encoded| encoded.get() != "null");
     let content_type =
         event.remove("datacontenttype").map(|value| text("datacontenttype", value)).transpose()?;
     if let Some(text) = &content_type {
@@ -84,7 +85,9 @@ fn record(
             if let Some(content_type) = content_type {
                 headers.content_type(&content_type);
             }
-            let decoded = BASE64_STANDARD.decode(text("data_base64", encoded)?);
+            let text: String =
+                serde_json::from_str(encoded.get()).map_err(|_| "data_base64 is not a text")?;
+            let decoded = BASE64_STANDARD.decode(text);
             Bytes::from(decoded.map_err(|error| format!("data_base64: {error}"))?)
         }
         (None, None) => {
@@ -158,6 +161,9 @@ mod tests {
         let record = event(&Bytes::from_static(text.as_bytes()), Default::default()).unwrap();
         assert!(record.headers.user().all(|(name, _)| name != "ce-subject"));
         assert_eq!(&record.value[..], b"null", "data may be null");
+        let text = text.replace("\"data\"", "\"data_base64\"");
+        let record = event(&Bytes::from(text), Default::default()).unwrap();
+        assert_eq!(&record.value[..], b"", "null is no bytes");
     }
 
     #[test]
@@ -188,6 +194,9 @@ mod tests {
                 r#"[{"specversion":"1.0","id":"1","source":"s","type":"t","data":1,"data_base64":""}]"#,
                 "either",
             ),
+            // Base64 they would be, each of them.
+            (r#"[{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":true}]"#, "data_base64"),
+            (r#"[{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":1234}]"#, "data_base64"),
             ("{}", "not a CloudEvent"),
             (r#"[{"specversion":"1.0","id":"1","id":"2","source":"s","type":"t"}]"#, "duplicate field `id`"),
         ] {
