@@ -266,3 +266,37 @@ fn who_follows_with_a_filter_gets_what_matches_and_goes_on_behind_the_rest() {
     let why = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && why.contains("filter: expected header.<name>"), "{why}");
 }
+
+#[test]
+fn an_event_has_each_member_once_whatever_headers_its_message_has() {
+    let (_dir, _product, mut http) = start(&[]);
+    let headers = [
+        ("Content-Type", "application/json"),
+        ("ce-specversion", "1.0"),
+        ("ce-id", "7"),
+        ("ce-source", "/s"),
+        ("ce-type", "said"),
+        ("ce-subject", "who"),
+        ("ce-data", "other"),
+        ("ce-data_base64", "AAAA"),
+        ("ce-datacontenttype", "text/plain"),
+        ("ce-not-a-name", "1"),
+    ];
+    assert_eq!(http.request("POST /v1/topics/t/messages", &headers, b"{\"n\":1}").unwrap().status, 201);
+    let accept = [("Accept", "application/cloudevents-batch+json")];
+    let page = http.request("GET /v1/topics/t/messages", &accept, b"").unwrap();
+    let text = page.text();
+    for member in ["data", "datacontenttype", "subject"] {
+        assert_eq!(text.matches(&format!("\"{member}\":")).count(), 1, "{member}: {text}");
+    }
+    let mut event = page.json()[0].take();
+    assert!(event.as_object_mut().unwrap().remove("time").is_some());
+    let told = json!({
+        "specversion": "1.0", "id": "7", "source": "/s", "type": "said", "subject": "who",
+        "datacontenttype": "application/json", "data": {"n": 1},
+    });
+    assert_eq!(event, told);
+    // Headers they are all the same.
+    let one = http.request("GET /v1/topics/t/messages/0/0", &[], b"").unwrap();
+    assert_eq!((one.header("ce-data"), one.header("ce-not-a-name")), (Some("other"), Some("1")));
+}

@@ -7,6 +7,11 @@ use std::fmt::Write as _;
 /// What all names of their headers begin with.
 pub(super) const PREFIX: &str = "ce-";
 
+/// Whether an attribute may have this name (section 3.1 of the specification).
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
 /// The attribute that a header's value stands for: quotes undone as older senders put them, then one round of
 /// percent-decoding.
 ///

@@ -83,7 +83,8 @@ pub(super) fn event(record: &Stored, topic: &Topic, partition: PartitionId) -> S
     let shown = shown(record, partition);
     let mut event: BTreeMap<String, serde_json::Value> = BTreeMap::new();
     for (name, value) in record.headers.user() {
-        if let Some(name) = name.strip_prefix(attribute::PREFIX) {
+        // What else begins like one would be no event, or stand in it twice.
+        if let Some(name) = name.strip_prefix(attribute::PREFIX).filter(|name| is_of_event(name)) {
             // An attribute is text: as much of it as is.
             event.insert(name.to_owned(), String::from_utf8_lossy(value).into());
         }
@@ -114,6 +115,11 @@ pub(super) fn event(record: &Stored, topic: &Topic, partition: PartitionId) -> S
         (None, None) => text.push('}'),
     }
     text
+}
+
+/// Whether a header says an attribute that nothing else does.
+fn is_of_event(name: &str) -> bool {
+    attribute::is_name(name) && !matches!(name, "data" | "datacontenttype")
 }
 
 /// A record as the answer to a request for it alone: its payload, or that `decoded`, with its own headers.

@@ -14,6 +14,7 @@ use weir_protocol::objects;
 
 use super::essence;
 use crate::api::{Problem, unique};
+use crate::edge::attribute;
 use crate::service::publish::{NewRecord, Unnamed, check_content_type};
 
 const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
@@ -100,7 +101,7 @@ fn record(
     };
     let mut key = None;
     for (name, value) in &event {
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
+        if !attribute::is_name(name) {
             return Err(format!("{name:?} is no attribute name: a-z and 0-9 are allowed"));
         }
         let value = text(name, value)?;
