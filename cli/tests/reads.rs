@@ -11,6 +11,7 @@ use product::{Connection, Product};
 use serde_json::json;
 use weir_gateway::{Gateway, GatewayConfig};
 use weir_journal::disk::sim::SimDisk;
+use weir_protocol::slots::partition_of;
 use weir_storage_node::{Node, NodeConfig, Surroundings};
 
 /// Whatever a node does by itself is done within this.
@@ -265,6 +266,32 @@ fn who_follows_with_a_filter_gets_what_matches_and_goes_on_behind_the_rest() {
     let refused = weir("region = eu");
     let why = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && why.contains("filter: expected header.<name>"), "{why}");
+}
+
+#[test]
+fn a_page_of_several_partitions_is_kept_only_if_there_is_more_of_each() {
+    let (_dir, _product, mut http) = start(&[]);
+    assert_eq!(http.request("PUT /v1/topics/t", &[], br#"{"partitions":2}"#).unwrap().status, 201);
+    let begin = http.request("GET /v1/topics/t/messages", &[], b"").unwrap();
+    let page = format!("GET /v1/topics/t/messages?limit=2&from=cursor:{}", begin.header("cursor").unwrap());
+    let publish = |http: &mut Connection, partition: u32| {
+        let mut keys = (0..).map(|number| format!("k{number}"));
+        let key = keys.find(|key| partition_of(key.as_bytes(), 2).0 == partition).unwrap();
+        let sent = http.request("POST /v1/topics/t/messages", &[("Message-Key", &key)], b"x").unwrap();
+        assert_eq!((sent.status, &sent.json()["partition"]), (201, &json!(partition)));
+    };
+    let caching = |http: &mut Connection| {
+        let page = http.request(&page, &[], b"").unwrap();
+        let count = page.json()["messages"].as_array().unwrap().len();
+        (count, page.header("cache-control").unwrap().to_owned(), page.header("up-to-date") == Some("true"))
+    };
+    let (moving, kept) = ("no-store".to_owned(), "private, max-age=31536000, immutable".to_owned());
+    (0..3).for_each(|_| publish(&mut http, 0));
+    assert_eq!(caching(&mut http), (1, moving.clone(), false), "what comes to the other one belongs into it");
+    publish(&mut http, 1);
+    assert_eq!(caching(&mut http), (2, moving, false));
+    publish(&mut http, 1);
+    assert_eq!(caching(&mut http), (2, kept, false));
 }
 
 #[test]

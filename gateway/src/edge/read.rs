@@ -285,12 +285,13 @@ fn other_parameters(call: &Call) -> String {
 }
 
 /// The same request will be answered the same way for as long as the messages exist: it started at a fixed place,
-/// and more than it returned was committed.
+/// and of each partition more than it returned was committed. What comes to one that was read to its end belongs into
+/// the page.
 fn is_immutable(read: &Read, page: &read::ReadPage) -> bool {
     let is_fixed = matches!(read.from, StartAt::Offset(_) | StartAt::Cursor(_)) && !read.clamp;
     let stays =
-        |edge: &PartitionEdge| edge.next <= edge.committed_end && !may_be_dropped(page, edge, edge.from);
-    is_fixed && !page.up_to_date && page.partitions.iter().all(stays)
+        |edge: &PartitionEdge| edge.next < edge.committed_end && !may_be_dropped(page, edge, edge.from);
+    is_fixed && page.partitions.iter().all(stays)
 }
 
 /// Whether compaction may drop some of what lies from an offset on, or has: what is below may go on changing
