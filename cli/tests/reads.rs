@@ -327,3 +327,17 @@ fn an_event_has_each_member_once_whatever_headers_its_message_has() {
     let one = http.request("GET /v1/topics/t/messages/0/0", &[], b"").unwrap();
     assert_eq!((one.header("ce-data"), one.header("ce-not-a-name")), (Some("other"), Some("1")));
 }
+
+#[test]
+fn a_topic_is_followed_once() {
+    let (_dir, _product, mut http) = start(&[]);
+    for topic in ["a", "b"] {
+        assert_eq!(http.request(&format!("PUT /v1/topics/{topic}"), &[], b"").unwrap().status, 201);
+    }
+    let twice = http.request("GET /v1/ns/default/events?topic=a&topic=b&topic=a", &[], b"").unwrap();
+    let problem = twice.json();
+    assert_eq!((twice.status, &problem["code"]), (400, &json!("invalid_parameter")), "{problem}");
+    assert_eq!((&problem["field"], &problem["detail"]), (&json!("topic"), &json!("topic: names a twice")));
+    http.send("GET /v1/ns/default/events?topic=a&topic=b", &[], b"").unwrap();
+    assert_eq!(http.head().unwrap().0, 200);
+}

@@ -4,6 +4,7 @@
 //! its subscription, raised only as the client takes events. Who is slow is read for more slowly; nothing is
 //! dropped.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -50,8 +51,12 @@ pub(super) async fn one_topic(call: Call) -> Result<Response, Problem> {
 
 pub(super) async fn many_topics(call: Call) -> Result<Response, Problem> {
     let namespace = call.route.name("ns")?;
-    let mut topics = Vec::new();
+    let (mut topics, mut seen) = (Vec::new(), BTreeSet::new());
     for name in call.route.query_all("topic") {
+        // Each message would come twice, and the ids go back in between.
+        if !seen.insert(name) {
+            return Err(Problem::invalid_parameter("topic", format!("names {name} twice")));
+        }
         let topic = name.parse().map_err(|error| Problem::new(ErrorCode::InvalidName, format!("{error}")))?;
         topics.push(TopicPath { tenant: call.principal.tenant.clone(), namespace: namespace.clone(), topic });
     }
