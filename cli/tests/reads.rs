@@ -341,3 +341,19 @@ fn a_topic_is_followed_once() {
     http.send("GET /v1/ns/default/events?topic=a&topic=b", &[], b"").unwrap();
     assert_eq!(http.head().unwrap().0, 200);
 }
+
+#[test]
+fn why_a_stream_ended_is_told_with_the_id_of_its_request() {
+    let (_dir, product, mut http) = start(&[]);
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
+    let mut events = Connection::open(&product.address).unwrap();
+    events.send("GET /v1/topics/t/messages", &[("Accept", "text/event-stream")], b"").unwrap();
+    let (status, headers) = events.head().unwrap();
+    assert_eq!(status, 200);
+    let (_, id) = headers.iter().find(|(name, _)| name == "x-request-id").unwrap();
+    assert_eq!(http.request("DELETE /v1/topics/t", &[], b"").unwrap().status, 204);
+    while events.line().unwrap() != "event: end" {}
+    let data = events.line().unwrap();
+    let problem: serde_json::Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!((&problem["code"], &problem["request_id"]), (&json!("incarnation_gone"), &json!(id)));
+}

@@ -96,6 +96,8 @@ pub(super) struct Call {
     pub(super) query: String,
     pub(super) headers: HeaderMap,
     pub(super) received: Instant,
+    /// Names it in logs and problems.
+    pub(super) request_id: String,
     /// Behind a lock only because a body may not be shared between threads; a call has one owner.
     body: Mutex<Option<Body>>,
     /// The body's place in the budget, while the request is handled.
@@ -186,7 +188,9 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     let reader = head.headers.get(http::header::ORIGIN).filter(|_| origin.is_ok()).cloned();
     let (operation, result) = match origin {
         Ok(()) => {
-            let served = AssertUnwindSafe(serve(&edge, peer, head, body, received)).catch_unwind().await;
+            let served = AssertUnwindSafe(serve(&edge, peer, head, body, (received, &request_id)))
+                .catch_unwind()
+                .await;
             served.unwrap_or_else(|_| (UNROUTED, Err(panicked())))
         }
         Err(problem) => (UNROUTED, Err(problem)),
@@ -215,7 +219,7 @@ async fn serve(
     peer: IpAddr,
     head: http::request::Parts,
     body: Body,
-    received: Instant,
+    (received, request_id): (Instant, &str),
 ) -> (&'static str, Result<Response, Problem>) {
     if head.method == Method::OPTIONS {
         let mut response = empty(StatusCode::NO_CONTENT);
@@ -245,6 +249,7 @@ async fn serve(
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers: head.headers,
         received,
+        request_id: request_id.to_owned(),
         body: Mutex::new(Some(body)),
         held: None,
     };

@@ -99,6 +99,7 @@ async fn respond(
         is_short,
         drain: call.edge.drain.clone(),
         is_over: false,
+        request_id: call.request_id.clone(),
     };
     let mut response = empty(StatusCode::OK);
     *response.body_mut() = Body::from_stream(texts(feed));
@@ -121,6 +122,8 @@ struct Feed {
     is_short: bool,
     drain: watch::Receiver<bool>,
     is_over: bool,
+    /// Of the request that it answers.
+    request_id: String,
 }
 
 fn texts(feed: Feed) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
@@ -160,7 +163,7 @@ impl Feed {
             Ok(Ok(event)) => Some(self.text(event).into()),
             Ok(Err(failure)) => {
                 self.is_over = true;
-                Some(ended(&failure).into())
+                Some(self.ended(&failure).into())
             }
         }
     }
@@ -176,7 +179,7 @@ impl Feed {
                     if let Err(error) = self.messages(of, slice, &mut out) {
                         self.is_over = true;
                         let detail = format!("a stored record batch is damaged: {error}");
-                        out.push_str(&ended(&ServiceError::new(ErrorCode::Corrupt, detail)));
+                        out.push_str(&self.ended(&ServiceError::new(ErrorCode::Corrupt, detail)));
                     }
                 }
             }
@@ -238,6 +241,14 @@ impl Feed {
         Ok(())
     }
 
+    /// The last event: why it is over.
+    fn ended(&self, failure: &ServiceError) -> String {
+        let mut out = String::new();
+        let problem = Problem { request_id: self.request_id.clone(), ..failure.into() };
+        push(&mut out, "end", None, &String::from_utf8_lossy(&problem.to_json()));
+        out
+    }
+
     fn advance(&mut self, of: PartitionOf, next: Offset) {
         self.cursor.advance(&self.subscription.topics[of.topic], of.partition, next);
     }
@@ -247,14 +258,6 @@ impl Feed {
         let topic = &self.subscription.topics[of.topic].path.topic;
         format!("{{\"topic\":\"{topic}\",\"partition\":{}", of.partition)
     }
-}
-
-/// The last event: why it is over.
-fn ended(failure: &ServiceError) -> String {
-    let mut out = String::new();
-    let problem = Problem::from(failure).to_json();
-    push(&mut out, "end", None, &String::from_utf8_lossy(&problem));
-    out
 }
 
 fn push(out: &mut String, event: &str, id: Option<&str>, data: &str) {
