@@ -288,6 +288,23 @@ fn every_answer_forbids_to_guess_its_type_and_to_embed_it_elsewhere() {
     }
 }
 
+/// What the page of the gateway itself asked for says no origin, and a browser may keep the answer.
+#[test]
+fn an_answer_that_may_be_kept_says_that_it_depends_on_who_asks() {
+    let (_dir, _product, mut http) = start(&["--allow-origin", "https://app.example"]);
+    assert_eq!(http.request("POST /v1/topics/t/messages", &[], b"x").unwrap().status, 201);
+    let life = http.request("GET /v1/topics/t", &[], b"").unwrap().json()["incarnation"].clone();
+    let line = format!("GET /v1/topics/t/messages/0/0?incarnation={life}");
+    for headers in [&[][..], &[("Origin", "https://app.example")]] {
+        let kept = http.request(&line, headers, b"").unwrap();
+        assert_eq!(kept.header("cache-control"), Some("private, max-age=31536000, immutable"));
+        assert_eq!(names(&kept, "vary"), ["origin"], "{headers:?}");
+        let known = [headers, &[("If-None-Match", kept.header("etag").unwrap())]].concat();
+        let known = http.request(&line, &known, b"").unwrap();
+        assert_eq!((known.status, names(&known, "vary")), (304, vec!["origin".to_owned()]));
+    }
+}
+
 #[test]
 fn an_origin_that_no_browser_sends_is_refused_and_changes_nothing() {
     let (_dir, _product, mut http) = start(&[]);

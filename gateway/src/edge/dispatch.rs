@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, VARY};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use parking_lot::Mutex;
 use prometheus::{IntCounterVec, Registry};
@@ -204,6 +204,8 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     if status == StatusCode::TOO_MANY_REQUESTS {
         confirm::add_budget(&edge, headers);
     }
+    // Also of who names none: a browser may keep it for a page of another origin.
+    headers.append(VARY, HeaderValue::from_static("Origin"));
     if let Some(reader) = reader {
         origin::add_cors(reader, headers);
     }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, ORIGIN,
-    VARY,
 };
 use http::{HeaderMap, HeaderValue, Uri};
 use weir_protocol::error::ErrorCode;
@@ -97,7 +96,6 @@ pub(super) fn add_cors(origin: HeaderValue, response: &mut HeaderMap) {
     response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
     response.insert("timing-allow-origin", origin);
-    response.append(VARY, HeaderValue::from_static("Origin"));
 }
 
 /// The answer to a preflight: the requested names that are allowed.
