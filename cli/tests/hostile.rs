@@ -324,4 +324,11 @@ fn a_handshake_without_our_subprotocol_is_refused() {
     ];
     let answer = http.request("GET /v1/ws", &headers, b"").unwrap();
     assert_eq!((answer.status, answer.json()["code"].as_str()), (400, Some("invalid_header")));
+    assert_eq!(answer.header("sec-websocket-version"), None);
+    // Which version is understood is said to who names another (RFC 6455, section 4.2.2).
+    let mut other = headers;
+    (other[2].1, other[4].1) = ("8", "weir.v1.json");
+    let answer = http.request("GET /v1/ws", &other, b"").unwrap();
+    assert_eq!((answer.status, &answer.json()["field"]), (400, &"Sec-WebSocket-Version".into()));
+    assert_eq!(answer.header("sec-websocket-version"), Some("13"));
 }

@@ -10,7 +10,9 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, VARY};
+use http::header::{
+    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_VERSION, VARY,
+};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use parking_lot::Mutex;
 use prometheus::{IntCounterVec, Registry};
@@ -488,6 +490,10 @@ fn problem_response(mut problem: Problem, request_id: &str) -> Response {
     if problem.status == 415 && problem.field.as_deref() == Some("Content-Encoding") {
         // What is understood instead (RFC 9110, section 15.5.16).
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    }
+    if problem.field.as_deref() == Some("Sec-WebSocket-Version") {
+        // The one that is understood (RFC 6455, section 4.2.2).
+        headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
     }
     if problem.status == 401 {
         headers.insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
