@@ -77,6 +77,7 @@ fn requests_that_are_none_are_refused_and_have_no_effect() {
     let path = "n".repeat(100 << 10);
     let close = "Connection: close\r\n\r\n";
     let host = "Host: localhost\r\n";
+    let chunked = "Transfer-Encoding: chunked\r\n";
     for (request, status, code) in [
         // What the HTTP library cannot take for a request.
         ("\x16\x03\x01\x02\x00\x01\x00\x01\u{fc}\r\n\r\n".to_owned(), 400, "malformed"),
@@ -94,6 +95,9 @@ fn requests_that_are_none_are_refused_and_have_no_effect() {
         (format!("{HEAD}{many}{close}"), 431, "headers_too_large"),
         (format!("{HEAD}{long}{close}"), 431, "headers_too_large"),
         (format!("{HEAD}Transfer-Encoding: chunked\r\n{close}XYZ\r\nabc\r\n0\r\n\r\n"), 400, "malformed"),
+        // Nobody undoes a coding but chunked, and that once: what were stored is not what was sent.
+        (format!("{HEAD}Transfer-Encoding: gzip, chunked\r\n{close}1\r\na\r\n0\r\n\r\n"), 400, "malformed"),
+        (format!("{HEAD}{chunked}{chunked}{close}1\r\na\r\n0\r\n\r\n"), 400, "malformed"),
         (format!("{HEAD}Content-Length: 99999999\r\n{close}"), 413, "too_large"),
         (format!("GET /v1/topics/{name} HTTP/1.1\r\n{host}{close}"), 400, "invalid_name"),
         (

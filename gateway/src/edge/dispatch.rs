@@ -180,6 +180,7 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     let is_head = head.method == Method::HEAD;
     // Cheap checks first: only a request for this gateway may make it ask storage for its origin.
     let checked = check_headers(&head.headers)
+        .and_then(|()| check_transfer(&head.headers))
         .and_then(|()| repeated::check(&head.headers))
         .and_then(|()| origin::check_host(&edge.config, &head.uri, &head.headers));
     let origin = match checked {
@@ -333,6 +334,18 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Problem> {
         );
     }
     Ok(())
+}
+
+/// Refuses a body with a transfer coding that nobody undoes. The HTTP library undoes one `chunked`, at the end,
+/// and would take what is left for the body.
+fn check_transfer(headers: &HeaderMap) -> Result<(), Problem> {
+    match repeated::list(headers, "transfer-encoding") {
+        Some(codings) if !codings.trim_ascii().eq_ignore_ascii_case(b"chunked") => {
+            let detail = "Transfer-Encoding: chunked is understood, once and by itself";
+            Err(Problem::new(ErrorCode::Malformed, detail).with_field("Transfer-Encoding"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A defect is the answer to one request, not the end of a connection.
