@@ -42,7 +42,11 @@ fn unquoted(value: &[u8]) -> Result<Vec<u8>, &'static str> {
     Err("a quoted text that does not end")
 }
 
-fn percent_decoded(value: &[u8]) -> Result<Vec<u8>, &'static str> {
+/// One round of percent-decoding.
+///
+/// # Errors
+/// What is wrong.
+pub(super) fn percent_decoded(value: &[u8]) -> Result<Vec<u8>, &'static str> {
     let mut text = Vec::with_capacity(value.len());
     let mut rest = value;
     while let Some((byte, behind)) = rest.split_first() {

@@ -8,6 +8,7 @@ use weir_protocol::decimal::decimal;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
 
+use super::attribute::percent_decoded;
 use crate::api::Problem;
 use crate::api::operations::{Kind, OPERATIONS, Operation, Verb};
 
@@ -148,19 +149,7 @@ fn decode(text: &str) -> Result<Cow<'_, str>, Problem> {
         return Ok(Cow::Borrowed(text));
     }
     let malformed = || Problem::new(ErrorCode::Malformed, format!("{text:?} is not percent-encoded UTF-8"));
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits =
-            rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok()).ok_or_else(malformed)?;
-        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| malformed())?);
-        rest = &rest[2..];
-    }
+    let bytes = percent_decoded(text.as_bytes()).map_err(|_| malformed())?;
     String::from_utf8(bytes).map(Cow::Owned).map_err(|_| malformed())
 }
 
@@ -315,7 +304,10 @@ mod tests {
         assert_eq!(find(Method::GET, "/v1/ns/a/events").unwrap_err(), "invalid_parameter");
         assert_eq!(find(Method::DELETE, "/v1/topics/a/messages").unwrap_err(), "method_not_allowed");
         assert_eq!(find(Method::GET, "/v1/nothing").unwrap_err(), "route_not_found");
-        assert_eq!(find(Method::GET, "/v1/topics/%ff").unwrap_err(), "malformed");
+        for malformed in ["%ff", "%", "%4", "%zz", "%+4", "%-4"] {
+            let found = find(Method::GET, &format!("/v1/topics/{malformed}"));
+            assert_eq!(found.unwrap_err(), "malformed", "{malformed}");
+        }
         assert_eq!(
             find(Method::POST, "/v1/ns//topics/a/messages").unwrap().name("ns").unwrap_err().code,
             "invalid_name"
