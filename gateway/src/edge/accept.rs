@@ -46,11 +46,16 @@ impl Accepted {
 /// A range in lower case and its weight; `None` for an empty member.
 fn range(member: &str) -> Option<(String, f32)> {
     let range = essence(member);
+    (!range.is_empty()).then_some((range, weight(member)))
+}
+
+/// The weight of one member of a list (section 12.4.2): 1 if it says none.
+pub(super) fn weight(member: &str) -> f32 {
     let weight = member.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse().ok())?
     });
-    (!range.is_empty()).then_some((range, weight.unwrap_or(1.0)))
+    weight.unwrap_or(1.0)
 }
 
 fn admits(range: &str, media: &str) -> bool {

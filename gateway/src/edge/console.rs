@@ -18,6 +18,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use rust_embed::RustEmbed;
 use weir_protocol::error::ErrorCode;
 
+use super::accept::weight;
 use super::dispatch::empty;
 use crate::api::Problem;
 
@@ -168,9 +169,8 @@ impl Console {
 fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
     headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
         value.split(',').any(|item| {
-            let (name, rest) = item.split_once(';').unwrap_or((item, ""));
-            let quality = rest.trim().strip_prefix("q=").and_then(|text| text.parse::<f32>().ok());
-            name.trim().eq_ignore_ascii_case(encoding) && quality.is_none_or(|quality| quality > 0.0)
+            let name = item.split(';').next().unwrap_or_default().trim();
+            name.eq_ignore_ascii_case(encoding) && weight(item) > 0.0
         })
     })
 }
@@ -308,6 +308,7 @@ mod tests {
         assert!(accepts(&headers("gzip, deflate, br"), "br"));
         assert!(accepts(&headers("br;q=0.5"), "br"));
         assert!(!accepts(&headers("br;q=0, gzip"), "br"));
+        assert!(!accepts(&headers("gzip, br ; Q=0.0"), "br"));
         assert!(!accepts(&HeaderMap::new(), "gzip"));
     }
 }

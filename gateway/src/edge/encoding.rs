@@ -14,6 +14,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use weir_protocol::error::ErrorCode;
 
+use super::accept;
 use super::body::BodyBudget;
 use crate::api::Problem;
 
@@ -121,11 +122,9 @@ fn refused(why: &str) -> Problem {
 fn weight(headers: &HeaderMap, coding: &str) -> Option<f32> {
     let lists = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|list| list.to_str().ok());
     lists.flat_map(|list| list.split(',')).find_map(|member| {
-        let (name, parameters) = member.split_once(';').unwrap_or((member, ""));
-        let name = name.trim();
+        let name = member.split(';').next().unwrap_or_default().trim();
         let alias = |text: &str| text.eq_ignore_ascii_case("x-gzip") && coding.eq_ignore_ascii_case("gzip");
-        let weight = parameters.trim().strip_prefix("q=").and_then(|q| q.trim().parse().ok());
-        (name.eq_ignore_ascii_case(coding) || alias(name)).then_some(weight.unwrap_or(1.0))
+        (name.eq_ignore_ascii_case(coding) || alias(name)).then(|| accept::weight(member))
     })
 }
 
@@ -198,6 +197,8 @@ mod tests {
             (Some("identity"), "gzip", decoded(Coding::Gzip)),
             (Some(""), "gzip", decoded(Coding::Gzip)),
             (Some("gzip;q=0"), "gzip", decoded(Coding::Gzip)),
+            (Some("gzip; Q=0"), "gzip", decoded(Coding::Gzip)),
+            (Some("gzip ;q=0.000, identity"), "gzip", decoded(Coding::Gzip)),
             (Some("gzip;q=0, *"), "x-gzip", Ok(Form::Stored)),
             (Some("gzip"), "zstd", decoded(Coding::Zstd)),
             (Some("identity;q=0, br"), "gzip", Err(())),
