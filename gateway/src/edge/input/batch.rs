@@ -80,16 +80,18 @@ pub(in crate::edge) fn check_batch_headers(form: Form, headers: &HeaderMap) -> R
     }
 }
 
+/// Whether a list of codings names none, or only the one that changes nothing (RFC 9110, section 8.4.1).
+pub(super) fn is_plain(codings: &[u8]) -> bool {
+    let mut codings = codings.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity"))
+}
+
 /// Refuses a body that is encoded where it has to be understood.
 ///
 /// # Errors
 /// `unsupported_media_type`.
 pub(in crate::edge) fn check_not_encoded(headers: &HeaderMap) -> Result<(), Problem> {
-    let is_plain = |value: &http::HeaderValue| {
-        let mut codings = value.to_str().unwrap_or("?").split(',').map(str::trim);
-        codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case("identity"))
-    };
-    if headers.get_all("content-encoding").iter().all(is_plain) {
+    if headers.get_all("content-encoding").iter().all(|codings| is_plain(codings.as_bytes())) {
         return Ok(());
     }
     let detail =

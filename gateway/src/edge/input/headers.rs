@@ -12,6 +12,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
 
 use super::super::repeated;
+use super::batch::is_plain;
 use super::time_ms;
 use crate::api::Problem;
 use crate::edge::attribute;
@@ -68,10 +69,12 @@ pub(super) fn around(headers: &HeaderMap, now_ms: u64) -> Result<(HeadersBuilder
     Ok((stored, headers.get("message-key").map(bytes_of)))
 }
 
-/// Of a list all its lines; of all else there is one.
+/// Of a list all its lines; of all else there is one. An encoding that changes nothing is none: who reads would take
+/// the payload for something that has to be decoded.
 fn add_reserved(stored: &mut HeadersBuilder, names: &[(&str, Reserved)], headers: &HeaderMap) {
     for (name, which) in names {
-        if let Some(value) = repeated::list(headers, name) {
+        let value = repeated::list(headers, name);
+        if let Some(value) = value.filter(|value| *which != Reserved::ContentEncoding || !is_plain(value)) {
             stored.reserved(*which, &value);
         }
     }
@@ -170,6 +173,15 @@ mod tests {
         assert_eq!(record.headers.ttl_ms(), Some(9));
         let user: Vec<_> = record.headers.user().map(|(name, _)| name).collect();
         assert_eq!(user.len(), 2, "{user:?}");
+        for (encoding, stored) in [
+            ("gzip", Some("gzip")),
+            ("Identity", None),
+            ("", None),
+            ("identity, zstd", Some("identity, zstd")),
+        ] {
+            let record = message(&with(&[("content-encoding", encoding)]), Bytes::new(), 0).unwrap();
+            assert_eq!(record.headers.content_encoding(), stored, "{encoding}");
+        }
         let both = with(&[("message-key", "first"), ("ce-partitionkey", "second")]);
         assert_eq!(message(&both, Bytes::new(), 0).unwrap().key.as_deref(), Some(b"first" as &[u8]));
     }
