@@ -98,6 +98,11 @@ fn a_refused_publish_does_not_create_its_topic() {
         assert!(!api.has_topic(), "{headers:?}");
     }
     assert_eq!(api.send(PUBLISH, &producer("5"), "v").json()["current"], json!({"expected_seq": 0}));
+    for id in ["", &"p".repeat(256)] {
+        let named = [("Producer-Id", id), ("Producer-Epoch", "0"), ("Producer-Seq", "0")];
+        let problem = api.send(PUBLISH, &named, "v").json();
+        assert_eq!(problem["detail"], "Producer-Id: has 1 to 255 bytes", "{id:?}");
+    }
     let gap = batch(Some((7, 3)), &Headers::default());
     for (headers, body, status) in [
         (&[LINES][..], b"{\"data\":1,\"ttl_ms\":0}".to_vec(), 400),

@@ -47,7 +47,11 @@ fn producer(call: &Call) -> Result<Option<Producer>, Problem> {
     let (epoch, seq) = (call.header_number("producer-epoch")?, call.header_number("producer-seq")?);
     match (call.header("producer-id")?, epoch, seq) {
         (None, None, None) => Ok(None),
-        (Some(id), Some(epoch), Some(seq)) if !id.is_empty() && id.len() <= CLIENT_ID_BYTES_MAX => {
+        (Some(id), Some(epoch), Some(seq)) => {
+            if id.is_empty() || id.len() > CLIENT_ID_BYTES_MAX {
+                let why = format!("has 1 to {CLIENT_ID_BYTES_MAX} bytes");
+                return Err(Problem::invalid_header("Producer-Id", why));
+            }
             let epoch =
                 u32::try_from(epoch).map_err(|_| Problem::invalid_header("Producer-Epoch", "too large"))?;
             Ok(Some(Producer { id: id.to_owned(), epoch: Epoch(epoch), seq: Seq(seq) }))
