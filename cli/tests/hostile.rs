@@ -175,6 +175,28 @@ fn header_limits_are_answered_with_a_problem() {
 }
 
 #[test]
+fn who_sends_too_much_at_once_is_told_so() {
+    let (_dir, product) = product();
+    // More than the buffers in between hold.
+    let body = vec![b'x'; 8 << 20];
+    for line in ["Content-Length: 8388608\r\n", "Transfer-Encoding: chunked\r\n"] {
+        let mut stream = TcpStream::connect(&product.address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(format!("{HEAD}{line}\r\n").as_bytes()).unwrap();
+        if line.starts_with("Transfer") {
+            stream.write_all(b"800000\r\n").unwrap();
+        }
+        // Most clients send all they have before they look for an answer.
+        stream.write_all(&body).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert_eq!(told(&String::from_utf8_lossy(&answer)), (413, "too_large".to_owned()), "{line}");
+    }
+    assert_eq!(end(&product), 0);
+}
+
+#[test]
 fn bodies_that_break_off_have_no_effect() {
     let (_dir, product) = product();
     for request in [

@@ -58,9 +58,16 @@ pub(crate) async fn serve(
     let watched = Watched::new(Box::pin(stream), Arc::clone(&exchanges));
     let ended = serve_http(edge, watched, &exchanges, peer, watcher).await;
     let Some(left) = exchanges.left() else { return };
-    if let Some((problem, stream)) = last_problem(&limits, &ended, left) {
-        edge.count_unrouted(problem.status);
-        take_leave(stream, peer, problem).await;
+    match last_problem(&limits, &ended, left) {
+        Ok((problem, stream)) => {
+            edge.count_unrouted(problem.status);
+            take_leave(stream, peer, problem).await;
+        }
+        // Of a body that was not wanted the rest may be on its way.
+        Err(mut stream) if matches!(ended, Ended::Well) && exchanges.has_begun() => {
+            let _ = tokio::time::timeout(LEAVE_TIME_MAX, linger(&mut stream)).await;
+        }
+        Err(_) => {}
     }
 }
 
@@ -143,8 +150,8 @@ fn service<S: Send + 'static>(
         })
 }
 
-/// What somebody has to be told who sent no request, and how; nothing to one that sent nothing.
-fn last_problem<S>(limits: &ClientLimits, ended: &Ended, left: Left<S>) -> Option<(Problem, S)> {
+/// What somebody has to be told who sent no request, and how; an error is the way to one who has to be told nothing.
+fn last_problem<S>(limits: &ClientLimits, ended: &Ended, left: Left<S>) -> Result<(Problem, S), S> {
     let Left { stream, refused, has_part } = left;
     let problem = match (refused, ended) {
         (Some(400), _) => Problem::new(
@@ -167,9 +174,9 @@ fn last_problem<S>(limits: &ClientLimits, ended: &Ended, left: Left<S>) -> Optio
         (None, Ended::BrokenOff) if has_part => {
             Problem::new(ErrorCode::Malformed, "the request ends within its head")
         }
-        _ => return None,
+        _ => return Err(stream),
     };
-    Some((problem, stream))
+    Ok((problem, stream))
 }
 
 /// A problem as the last answer of a connection in HTTP/1.
@@ -209,13 +216,18 @@ pub(crate) async fn take_leave(
     tracing::debug!(%peer, request_id = problem.request_id, code = %problem.code, "answered to close");
     let tell = async {
         stream.write_all(&farewell(&problem)).await?;
-        stream.shutdown().await?;
-        // What was sent is taken: closing over it would reset the connection and the answer with it.
-        let mut sent = [0; 4 << 10];
-        while stream.read(&mut sent).await? > 0 {}
-        io::Result::Ok(())
+        linger(&mut stream).await
     };
     if !matches!(tokio::time::timeout(LEAVE_TIME_MAX, tell).await, Ok(Ok(()))) {
         tracing::debug!(%peer, "a client did not take its last answer");
     }
+}
+
+/// Says that nothing follows, and takes what is sent until the client says so too: closing over it would reset the
+/// connection, and the last answer with it.
+async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut sent = [0; 4 << 10];
+    while stream.read(&mut sent).await? > 0 {}
+    Ok(())
 }
