@@ -213,6 +213,50 @@ fn bodies_that_break_off_have_no_effect() {
     assert_eq!(end(&product), 0);
 }
 
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+#[test]
+fn a_stream_that_is_reset_within_its_body_has_no_effect_whatever_its_code() {
+    let (_dir, product) = product();
+    let field = |name: &str, value: &str| {
+        let sized = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+        [&[0][..], &sized(name), &sized(value)].concat()
+    };
+    let head = [
+        field(":method", "POST"),
+        field(":scheme", "http"),
+        field(":authority", "localhost"),
+        field(":path", "/v1/topics/t/messages"),
+    ]
+    .concat();
+    let mut stream = TcpStream::connect(&product.address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &frame(4, 0, 0, b"")].concat();
+    stream.write_all(&begin).unwrap();
+    // No error, internal error, cancel; proxies say the first when their own client has gone.
+    for (number, code) in [0u32, 2, 8].into_iter().enumerate() {
+        let id = u32::try_from(2 * number + 1).unwrap();
+        let part = [frame(1, 4, id, &head), frame(0, 0, id, b"a part")].concat();
+        stream.write_all(&[part, frame(3, 0, id, &code.to_be_bytes())].concat()).unwrap();
+    }
+    // One that is whole, behind them.
+    let whole = [frame(1, 4, 7, &head), frame(0, 1, 7, b"all of it")].concat();
+    stream.write_all(&whole).unwrap();
+    let start = Instant::now();
+    while end(&product) == 0 {
+        assert!(start.elapsed() < DEADLINE, "what is whole is stored");
+        std::thread::yield_now();
+    }
+    let mut http = Connection::open(&product.address).unwrap();
+    let page = http.request("GET /v1/topics/t/messages", &[], b"").unwrap().json();
+    let stored: Vec<_> = page["messages"].as_array().unwrap().iter().map(|it| &it["data_base64"]).collect();
+    assert_eq!(stored, ["YWxsIG9mIGl0"], "{page}");
+}
+
 #[test]
 fn who_never_finishes_a_header_is_closed_and_does_not_hold_others_up() {
     let (_dir, product) = product();

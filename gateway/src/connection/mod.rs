@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use futures_util::FutureExt as _;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -23,8 +23,10 @@ use crate::api::{Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX};
 use crate::config::ClientLimits;
 use crate::edge::{Edge, handle};
 use exchanges::{Answer, Exchanges, Left, Watched};
+use whole::Whole;
 
 mod exchanges;
+mod whole;
 
 /// Bytes of one request's head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -145,8 +147,9 @@ fn service<S: Send + 'static>(
         .service_fn(move |request: Request<Incoming>| {
             exchanges.begin();
             let exchanges = Arc::clone(&exchanges);
-            handle(Arc::clone(&edge), peer, request.map(Body::new))
-                .map(|response| Ok(exchanges.answer(response)))
+            let is_http2 = request.version() == Version::HTTP_2;
+            let body = |body| if is_http2 { Body::new(Whole(body)) } else { Body::new(body) };
+            handle(Arc::clone(&edge), peer, request.map(body)).map(|response| Ok(exchanges.answer(response)))
         })
 }
 
