@@ -23,6 +23,9 @@ pub(crate) use queue::{
     CreateArgs, PullArgs, RedriveArgs, StateArgs, SubscriptionCommand, SubscriptionFields,
 };
 
+/// Confirm levels, as they are typed.
+const LEVELS: [&str; 5] = ["none", "memory", "durable", "quorum", "archived"];
+
 /// Durable messaging over plain HTTP and WebSocket.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, propagate_version = true, max_term_width = 100)]
@@ -254,7 +257,7 @@ pub(crate) struct PubArgs {
     #[arg(long, value_name = "TYPE", value_parser = parse_content_type)]
     pub(crate) content_type: Option<String>,
     /// Level to wait for [default: the topic's]
-    #[arg(long, value_name = "LEVEL", value_parser = ["none", "memory", "durable", "quorum", "archived"])]
+    #[arg(long, value_name = "LEVEL", value_parser = LEVELS)]
     pub(crate) confirm: Option<String>,
     /// Go on where an earlier run of the same command stopped: as many messages as the topic has of it are
     /// skipped, if the last of them is what the input has there
@@ -397,14 +400,17 @@ pub(crate) struct ConfigFields {
     /// How long idempotency keys are remembered, e.g. 10m
     #[arg(long, value_name = "AGE", value_parser = parse_ms)]
     pub(crate) dedupe_window: Option<u64>,
-    /// Confirm level of publishes that name none: memory, durable or quorum
-    #[arg(long, value_name = "LEVEL")]
+    /// `key`: keep only the newest message of each key, some time after it is in the object store; `none`: keep all
+    #[arg(long, value_name = "HOW", value_parser = ["none", "key"])]
+    pub(crate) compaction: Option<String>,
+    /// Confirm level of publishes that name none
+    #[arg(long, value_name = "LEVEL", value_parser = LEVELS)]
     pub(crate) default_confirm: Option<String>,
     /// Level from which readers are delivered a message: quorum, or memory, which may be taken back after a crash
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", value_parser = ["memory", "quorum"])]
     pub(crate) deliver_from: Option<String>,
     /// Refuse publishes that ask for less than this level
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", value_parser = LEVELS)]
     pub(crate) min_confirm: Option<String>,
     /// Content type of messages that name none
     #[arg(long, value_name = "TYPE", value_parser = parse_content_type)]

@@ -162,6 +162,7 @@ fn fields(config: &ConfigFields) -> Map<String, Value> {
         ("retention", (!retention.is_empty()).then_some(Value::Object(retention))),
         ("ttl_ms", limit(config.ttl)),
         ("dedupe", config.dedupe_window.map(|ms| json!({ "window_ms": ms }))),
+        ("compaction", config.compaction.as_ref().map(|how| json!(how))),
         ("default_confirm", config.default_confirm.as_ref().map(|level| json!(level))),
         ("deliver_from", config.deliver_from.as_ref().map(|level| json!(level))),
         ("min_confirm", config.min_confirm.as_ref().map(|level| json!(level))),
@@ -186,13 +187,14 @@ mod tests {
             until_settled: Some(false),
             ttl: Some(Limit::Unlimited),
             dedupe_window: Some(60_000),
+            compaction: Some("key".to_owned()),
             closed: Some(true),
             ..ConfigFields::default()
         };
         assert_eq!(
             Value::Object(fields(&config)),
             json!({
-                "closed": true, "dedupe": {"window_ms": 60_000}, "ttl_ms": null,
+                "closed": true, "compaction": "key", "dedupe": {"window_ms": 60_000}, "ttl_ms": null,
                 "retention": {"age_ms": null, "bytes": 7, "until_settled": false}
             })
         );
