@@ -38,6 +38,9 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+/// What most commands take is shown below what is each one's own.
+const COMMON: &str = "Options of most commands";
+
 /// How clients reach a gateway.
 #[derive(Debug, Clone, ClapArgs, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Connect {
@@ -47,6 +50,7 @@ pub(crate) struct Connect {
         env = "WEIR_URL",
         default_value = Self::URL,
         global = true,
+        help_heading = COMMON,
         value_name = "URL"
     )]
     pub(crate) url: String,
@@ -57,17 +61,18 @@ pub(crate) struct Connect {
         env = "WEIR_NS",
         default_value = Self::NAMESPACE,
         global = true,
+        help_heading = COMMON,
         value_name = "NAME"
     )]
     pub(crate) namespace: String,
     /// Trust this certificate authority or self-signed certificate (PEM), in addition to the system's [default: none]
-    #[arg(long, env = "WEIR_CA_CERT", global = true, value_name = "FILE")]
+    #[arg(long, env = "WEIR_CA_CERT", global = true, help_heading = COMMON, value_name = "FILE")]
     pub(crate) ca_cert: Option<PathBuf>,
     /// Print JSON for programs instead of text for people
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     pub(crate) json: bool,
     /// Read settings from this TOML file [env: WEIR_CONFIG] [default: weir.toml, if there is one]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 

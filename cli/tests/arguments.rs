@@ -114,6 +114,9 @@ fn help_shows_the_options_that_do_something() {
         let shown = help(words);
         assert!(of_clients.iter().all(|option| shown.contains(option)), "{words:?}: {shown}");
     }
+    let own_first = help(&["pub"]);
+    let place = |option: &str| own_first.find(option).unwrap();
+    assert!(of_clients.iter().all(|option| place(option) > place("--create")), "{own_first}");
     // Hidden is not gone: one script may run both.
     let line = ["dev", "--json", "--ns", "shop", "--url", "http://a", "--data-shards", "0"].map(OsStr::new);
     let why = said(&weir(dir.path(), &line));
