@@ -250,6 +250,11 @@ fn nothing_is_made_for_a_server_that_could_not_serve() {
         (&["dev", "--listen", "127.0.0.1:0", "--tls-self-signed", "--host-name", "bücher.example"], "xn--"),
         (&["dev", "--listen", "127.0.0.1:0", "--host-name", "https://mq.example"], "https://mq.example"),
         (&["dev", "--listen", "127.0.0.1:0", "--object-store", "ftp://a.example"], "is no store"),
+        (
+            &["dev", "--listen", "127.0.0.1:0", "--object-store", "/srv/old"],
+            "a folder is written file:///srv/old",
+        ),
+        (&["dev", "--listen", "127.0.0.1:0", "--object-store", "old"], "it begins with s3://"),
         (&["node", "--object-store", "s3://a?b"], "do not belong"),
         (&["node", "--cluster-secret", "nowhere"], "nowhere"),
     ] {

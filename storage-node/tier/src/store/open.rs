@@ -91,7 +91,7 @@ impl Store {
     /// [`OpenError`], but for those of [`Store::self_test`].
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         let refused = |why: String| OpenError::Url { url: config.url.clone(), why };
-        let url = Url::parse(&config.url).map_err(|error| refused(error.to_string()))?;
+        let url = Url::parse(&config.url).map_err(|error| refused(unread(&config.url, error)))?;
         if !url.username().is_empty()
             || url.password().is_some()
             || url.query().is_some()
@@ -119,6 +119,19 @@ impl Store {
         let mut store = Self::over(inner, prefix, config);
         store.place = place.into();
         Ok(store)
+    }
+}
+
+/// Why a URL cannot be read. What is most often given instead of one is the path of a folder.
+fn unread(given: &str, error: url::ParseError) -> String {
+    match error {
+        url::ParseError::RelativeUrlWithoutBase if given.starts_with('/') => {
+            format!("a folder is written file://{given}")
+        }
+        url::ParseError::RelativeUrlWithoutBase => {
+            "it begins with s3://, gs:// or az://, or with file:/// and the whole path of a folder".to_owned()
+        }
+        error => error.to_string(),
     }
 }
 
