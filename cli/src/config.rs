@@ -18,7 +18,9 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _};
 use serde::Serialize;
 
-use self::faults::{Fault, checked, text_of as text_of_faults, unknown_key, unknown_variables, what};
+use self::faults::{
+    Fault, checked, sections, text_of as text_of_faults, unknown_key, unknown_variables, what,
+};
 use crate::args::{Args, ConfigCommand, Connect};
 use crate::output;
 
@@ -162,6 +164,11 @@ impl FileConfig {
                 self.add_fault(None, Some(&section), format!("{}: {why}", self.named()));
                 continue;
             };
+            // Keys of a section that is none are each refused by name.
+            if content.is_empty() && !SECTIONS.contains(&section.as_str()) {
+                let why = format!("[{section}] is no section; {}", sections(&section));
+                self.add_fault(Some(&section), None, format!("{}: {why}", self.named()));
+            }
             for (key, value) in content {
                 let typed = match value {
                     toml::Value::Array(list) => {

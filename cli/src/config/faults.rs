@@ -92,12 +92,20 @@ pub(super) fn unknown_key(declared: &Command, section: &str, key: &str) -> Strin
         Some((here, nearest(key, keys.iter().map(String::as_str))?.to_owned()))
     });
     let hint = match (near, elsewhere()) {
-        _ if here.is_none() => format!("the sections are {}", SECTIONS.join(", ")),
+        _ if here.is_none() => sections(section),
         (_, Some(other)) => format!("did you mean {other}.{key}?"),
         (Some((section, key)), None) => format!("did you mean {section}.{key}?"),
         (None, None) => "`weir config print --defaults` lists what can be set".to_owned(),
     };
     format!("{section}.{key} is unknown; {hint}")
+}
+
+/// What is said where a section is none.
+pub(super) fn sections(section: &str) -> String {
+    match nearest(section, SECTIONS.into_iter()) {
+        Some(nearest) => format!("did you mean [{nearest}]?"),
+        None => format!("the sections are {}", SECTIONS.join(", ")),
+    }
 }
 
 impl FileConfig {

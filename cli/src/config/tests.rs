@@ -36,7 +36,9 @@ fn a_price_is_a_number() {
 fn what_cannot_be_set_is_named() {
     for (text, expected) in [
         ("[dev]\nlissten = \"x\"", "dev.lissten is unknown"),
-        ("[server]\nlisten = \"x\"", "server.listen is unknown"),
+        ("[server]\nlisten = \"x\"", "server.listen is unknown; the sections are client, dev, node, gateway"),
+        ("[gatway]\nlisten = \"x\"", "gatway.listen is unknown; did you mean [gateway]?"),
+        ("[gatway]", "[gatway] is no section; did you mean [gateway]?"),
         ("[dev]\nready_file = \"x\"", "dev.ready_file is unknown"),
         ("listen = \"x\"", "listen stands outside"),
         ("[dev]\nlisten = 1.5", "1.5"),
@@ -48,7 +50,10 @@ fn what_cannot_be_set_is_named() {
         ("[dev]\nhost_name = [[]]", "dev.host_name is not a text"),
         ("[client]\nns = [\"a\"]", "client.ns takes one value"),
         ("[dev", "is not TOML"),
-        ("[dev]\nlisten = \"nowhere\"", "nowhere"),
+        ("[dev]\nlisten = \"nowhere\"", "'nowhere' for '--listen <ADDR>': expected an IP address and a port"),
+        ("[gateway]\nnode = \"10.0.0.1\"", "'10.0.0.1' for '--node <ADDR>': expected a host and a port"),
+        ("[gateway]\nnode = \"::1\"", "expected a host and a port"),
+        ("[gateway]\nnode = \"n:70700\"", "expected a host and a port"),
         ("[dev]\ndata_shards = 999", "999"),
         ("[dev]\ntls_cert = \"c.pem\"", "belong together"),
         ("[gateway]\ntls_key = \"c.pem\"", "belong together"),

@@ -31,6 +31,21 @@ const _: () = assert!(HTTP_BATCH_BYTES_MAX as u64 == 10 << 20, "the help text sa
 const _: () = assert!(RECORD_BYTES_MAX as u64 == 3 << 20, "the help text says so");
 const _: () = assert!(HTTP_BATCH_BYTES_MAX < 16 << 20, "a batch of a request can be published");
 
+/// Where a server listens. Names are not looked up: they may be several addresses.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected an IP address and a port, as 127.0.0.1:8080 or [::1]:8080".to_owned())
+}
+
+/// Where a server is, by name or address.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let is_whole = text.rsplit_once(':').is_some_and(|(host, port)| {
+        let has_host = !host.is_empty() && (!host.contains(':') || host.starts_with('['));
+        has_host && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    let why = || "expected a host and a port, as 127.0.0.1:7070 or node-1.internal:7070".to_owned();
+    if is_whole { Ok(text.to_owned()) } else { Err(why()) }
+}
+
 /// What a storage node keeps, and where.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct StoreArgs {
@@ -215,7 +230,7 @@ impl StoreArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct EdgeArgs {
     /// Where clients connect; port 0 takes a free one
-    #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR")]
+    #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Serve HTTPS and WSS with this certificate chain (PEM), read again on SIGHUP, … [default: none]
     #[arg(long, env = "WEIR_TLS_CERT", value_name = "FILE", requires = "tls_key")]
@@ -353,10 +368,10 @@ pub(crate) struct NodeArgs {
     #[command(flatten)]
     pub(crate) prices: PriceArgs,
     /// Where gateways connect, an address that they can reach; port 0 takes a free one
-    #[arg(long, env = "WEIR_NODE_LISTEN", default_value = "127.0.0.1:7070", value_name = "ADDR")]
+    #[arg(long, env = "WEIR_NODE_LISTEN", default_value = "127.0.0.1:7070", value_name = "ADDR", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Where /healthz, /readyz and /metrics are served, over HTTP; port 0 takes a free one
-    #[arg(long, env = "WEIR_NODE_ADMIN", default_value = "127.0.0.1:7071", value_name = "ADDR")]
+    #[arg(long, env = "WEIR_NODE_ADMIN", default_value = "127.0.0.1:7071", value_name = "ADDR", value_parser = address)]
     pub(crate) admin: SocketAddr,
     /// File with the secret that gateways must present, 1 to 1024 bytes [default: none]
     #[arg(long, env = "WEIR_CLUSTER_SECRET_FILE", value_name = "FILE")]
@@ -403,7 +418,7 @@ impl NodeArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct GatewayArgs {
     /// Storage node to connect to, `host:port`
-    #[arg(long, env = "WEIR_NODE", default_value = "127.0.0.1:7070", value_name = "ADDR")]
+    #[arg(long, env = "WEIR_NODE", default_value = "127.0.0.1:7070", value_name = "ADDR", value_parser = host_and_port)]
     pub(crate) node: String,
     /// File with the secret that the node asks for, 1 to 1024 bytes [default: none]
     #[arg(long, env = "WEIR_CLUSTER_SECRET_FILE", value_name = "FILE")]
