@@ -113,11 +113,16 @@ fn topics(subscription: &Value) -> String {
 fn row(subscription: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let totals = &subscription["totals"];
-    let is_paused = subscription["config"]["paused"] == json!(true);
+    let is = |value: &Value| *value == json!(true);
+    let state = match subscription {
+        of if is(&of["topic_deleted"]) => "no topic",
+        of if is(&of["config"]["paused"]) => "paused",
+        _ => "active",
+    };
     vec![
         text(&subscription["name"]),
         topics(subscription),
-        if is_paused { "paused" } else { "active" }.to_owned(),
+        state.to_owned(),
         totals["ready"].to_string(),
         totals["leased"].to_string(),
         totals["delayed"].to_string(),
@@ -237,6 +242,17 @@ fn say_undo(api: &Api, as_json: bool, name: &str, done: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_can_never_be_pulled_again_is_not_active() {
+        let of = |deleted: bool, paused: bool| {
+            row(
+                &json!({"name": "a", "topic_deleted": deleted, "config": {"topics": ["t"], "paused": paused}}),
+            )
+        };
+        let states = [of(false, false), of(false, true), of(true, true)].map(|row| row[2].clone());
+        assert_eq!(states, ["active", "paused", "no topic"]);
+    }
 
     #[test]
     fn only_given_fields_are_sent() {
