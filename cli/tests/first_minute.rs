@@ -114,6 +114,12 @@ fn bad_requests_get_a_precise_answer_and_no_effect() {
         );
         assert_eq!(answer.header("content-type"), Some("application/problem+json"));
     }
+    let detail = |http: &mut Connection, line: &str| {
+        let refused = http.request(line, &[], b"{}").unwrap().json();
+        refused["detail"].as_str().unwrap().to_owned()
+    };
+    let other = detail(&mut http, "PUT /v1/topics/orders");
+    assert!(other.ends_with("with another configuration: retention.records is 5, not null"), "{other}");
     let wrong_method = http.request("POST /v1/topics/orders", &[], b"").unwrap();
     assert_eq!(wrong_method.header("allow"), Some("PUT, GET, PATCH, DELETE"));
     for (origin, may_read) in [("http://localhost:3000", true), ("https://evil.example", false)] {

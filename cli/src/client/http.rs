@@ -217,10 +217,13 @@ impl Api {
             line.push_str("; nobody knows whether it took effect");
         }
         if let Some(undo) = &problem.undo {
-            let (weir, name) = (self.weir(), subscription(path).unwrap_or("NAME"));
+            let (weir, name) = (self.weir(), of(path, "subscriptions").unwrap_or("NAME"));
             line.push_str(&format!(
                 "; to take back what it did: {weir} subscription undo {name} {undo} --yes"
             ));
+        }
+        if let Some(name) = of(path, "topics").filter(|_| problem.code == "config_mismatch") {
+            line.push_str(&format!("; `{} topic set {name}` changes what can be changed", self.weir()));
         }
         if problem.retryable {
             line.push_str("; trying again later may help");
@@ -237,9 +240,11 @@ fn unreached(base: &str, error: hyper_util::client::legacy::Error) -> WireError 
     WireError::Lost(address::unreached(base, anyhow::Error::new(error).root_cause()))
 }
 
-/// The subscription that a path is of. Those that exist have names that stand for themselves in paths.
-fn subscription(path: &str) -> Option<&str> {
-    path.rsplit_once("/subscriptions/")?.1.split([':', '/', '?']).next()
+/// Which of the `topics` or `subscriptions` a path is of. Those that exist have names that stand for themselves in
+/// paths.
+fn of<'a>(path: &'a str, kind: &str) -> Option<&'a str> {
+    let (before, name) = path.rsplit_once(&format!("/{kind}/"))?;
+    before.starts_with("/v1/ns/").then(|| name.split([':', '/', '?']).next())?
 }
 
 #[cfg(test)]
@@ -262,5 +267,22 @@ mod tests {
         let said = api.checked("/v1/ns/shop/subscriptions/billing:seek", reply).err().unwrap().to_string();
         let undo = "weir --url http://h:1 --ns shop subscription undo billing snap_1 --yes";
         assert!(said.contains(undo), "{said}");
+    }
+
+    #[test]
+    fn a_topic_that_exists_otherwise_is_changed_by_what_the_refusal_says() {
+        let line = ["weir", "--ns", "shop", "topic", "list"];
+        let api = Api::new(&Args::parse_from(line).connect).unwrap();
+        let problem = r#"{"code":"config_mismatch","title":"Exists","detail":"partitions is 4, not 8"}"#;
+        let reply = || Reply {
+            status: StatusCode::CONFLICT,
+            headers: HeaderMap::new(),
+            body: problem.as_bytes().into(),
+        };
+        let said = |path: &str| api.checked(path, reply()).err().unwrap().to_string();
+        let topic = said("/v1/ns/shop/topics/orders");
+        assert!(topic.contains("`weir --ns shop topic set orders` changes"), "{topic}");
+        let subscription = said("/v1/ns/topics/subscriptions/orders");
+        assert!(subscription.ends_with("partitions is 4, not 8"), "{subscription}");
     }
 }

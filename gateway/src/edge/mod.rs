@@ -9,6 +9,7 @@
 //!   confirm    what requests and answers say of confirms      encoding  compressed payloads
 //!   repeated   headers that come twice                        accept    the form that a client wants
 //!   attribute  attributes of CloudEvents in headers           position  offsets and times in bodies
+//!   mismatch   in what something that exists differs from what was asked for
 //! ```
 //!
 //! Below the console's prefix, `console` answers before the table is asked.
@@ -29,6 +30,7 @@ mod events;
 mod forks;
 mod input;
 pub(crate) mod measured;
+mod mismatch;
 mod namespaces;
 mod operate;
 mod origin;

@@ -8,6 +8,7 @@ use weir_protocol::rpc::{ForkOrigin, PartStats, Refusal, SubscriptionConfig, sna
 
 use super::conditions::{for_any, if_match};
 use super::dispatch::{Call, empty, json, permitted};
+use super::mismatch::with_differences;
 use super::topics::{add_place, add_tag, must_be_new, page_limit, tag, tagged};
 use crate::api::{
     self, Problem, SubscriptionPage, SubscriptionPart, SubscriptionPatch, SubscriptionTotals,
@@ -46,10 +47,15 @@ pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
     };
     let must_be_new = must_be_new(&call, current).await?;
     let exists = || Problem::new(ErrorCode::VersionMismatch, "the subscription exists");
-    let is_new = match call.edge.services.subscriptions.create(&path, config).await {
+    let is_new = match call.edge.services.subscriptions.create(&path, config.clone()).await {
         Ok((_, false)) if must_be_new => return Err(exists()),
         Ok((_, is_new)) => is_new,
         Err(failure) if must_be_new && failure.code() == ErrorCode::ConfigMismatch => return Err(exists()),
+        Err(failure) if failure.code() == ErrorCode::ConfigMismatch => {
+            let there = subscriptions.get(&path).await?;
+            let there = api::SubscriptionConfig::from(&there.config);
+            return Err(with_differences(failure.into(), &there, &api::SubscriptionConfig::from(&config)));
+        }
         Err(failure) => return Err(failure.into()),
     };
     shown(&call, if is_new { StatusCode::CREATED } else { StatusCode::OK }).await

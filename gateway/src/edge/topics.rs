@@ -12,6 +12,7 @@ use weir_protocol::rpc::{self, PartitionStats};
 
 use super::conditions::{Condition, Versions, for_any, if_match, if_none_match};
 use super::dispatch::{Call, empty, json};
+use super::mismatch::with_differences;
 use super::read::is_known;
 use crate::api::{
     CostPerDay, DamagedObject, Level, Partition, PartitionStorage, Problem, Rates, StoragePrices, Topic,
@@ -199,8 +200,8 @@ pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
     let given: TopicPatch = call.json().await?;
     call.edge.services.storage.ready((call.received + READY_TIME_MAX).into()).await?;
     let default_confirm = level(call.edge.services.storage.level_max().min(rpc::Level::Quorum));
-    let config = given.apply(TopicConfig { default_confirm, ..TopicConfig::default() });
-    let config = rpc::TopicConfig::from(&config);
+    let asked = given.apply(TopicConfig { default_confirm, ..TopicConfig::default() });
+    let config = rpc::TopicConfig::from(&asked);
     if let Some(named) = if_match(&call)? {
         change(&call, Some(named), |_| config.clone()).await?;
         return shown(&call, StatusCode::OK).await;
@@ -213,6 +214,10 @@ pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
         Ok((_, false)) if must_be_new => return Err(exists()),
         Ok((_, is_new)) => is_new,
         Err(failure) if must_be_new && failure.code() == ErrorCode::ConfigMismatch => return Err(exists()),
+        Err(failure) if failure.code() == ErrorCode::ConfigMismatch => {
+            let there = topics.get(&path).await?;
+            return Err(with_differences(failure.into(), &TopicConfig::from(&*there.config), &asked));
+        }
         Err(failure) => return Err(failure.into()),
     };
     shown(&call, if is_new { StatusCode::CREATED } else { StatusCode::OK }).await

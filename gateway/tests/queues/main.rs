@@ -29,6 +29,9 @@ async fn a_subscription_is_created_once_changed_by_its_tag_and_deleted() {
     assert_eq!(play.put("billing", config).await.status, 200, "what is shown can be put");
     let other = play.put("billing", &json!({"topics": ["orders"], "lease_ms": 1_000})).await;
     assert_eq!((other.status, other.code()), (409, "config_mismatch"));
+    let detail = other.body["detail"].as_str().unwrap_or_default();
+    let differences = ["lease_ms is 30000, not 1000", r#"dlq is "orders.dlq", not null"#];
+    assert!(differences.iter().all(|part| detail.contains(part)) && !detail.contains("mode"), "{detail}");
 
     let tag = made.header("etag").unwrap().to_owned();
     let patch = json!({"lease_ms": 5_000}).to_string();
