@@ -120,6 +120,8 @@ fn bad_requests_get_a_precise_answer_and_no_effect() {
     };
     let other = detail(&mut http, "PUT /v1/topics/orders");
     assert!(other.ends_with("with another configuration: retention.records is 5, not null"), "{other}");
+    let misspelt = detail(&mut http, "GET /v1/topics/orders/messages?form=1");
+    assert!(misspelt.starts_with("form: unknown here; there are from, limit, "), "{misspelt}");
     let wrong_method = http.request("POST /v1/topics/orders", &[], b"").unwrap();
     assert_eq!(wrong_method.header("allow"), Some("PUT, GET, PATCH, DELETE"));
     for (origin, may_read) in [("http://localhost:3000", true), ("https://evil.example", false)] {

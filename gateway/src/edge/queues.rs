@@ -231,7 +231,10 @@ pub(super) async fn list(call: Call, standing: Standing) -> Result<Response, Pro
         return Err(Problem::invalid_parameter("cursor", "says itself which partition and where from"));
     }
     if from.is_some() && number.is_none() {
-        return Err(Problem::invalid_parameter("from", "an offset belongs to one partition: name it"));
+        return Err(Problem::invalid_parameter(
+            "from",
+            "an offset belongs to one partition: name it with partition=",
+        ));
     }
     let as_of = call.route.query("as_of").map_or(Ok(Moment::Now), |text| moment("as_of", text))?;
     let topic = call.route.query("topic").map(Name::new).transpose();

@@ -185,7 +185,7 @@ fn query(operation: &Operation, query: &str) -> Result<Vec<(String, String)>, Pr
         let plain = if name == "filter" { value.replace('+', "%20") } else { value.to_owned() };
         let (name, value) = (decode(name)?, decode(&plain)?);
         let known = operation.query.iter().find(|param| param.name == name);
-        let Some(param) = known else { return Err(Problem::invalid_parameter(&name, "unknown here")) };
+        let Some(param) = known else { return Err(unknown(operation, &name)) };
         if !matches!(param.kind, Kind::Forms(_)) && found.iter().any(|(earlier, _)| *earlier == name) {
             return Err(Problem::invalid_parameter(&name, "given twice"));
         }
@@ -199,6 +199,15 @@ fn query(operation: &Operation, query: &str) -> Result<Vec<(String, String)>, Pr
     match missing {
         Some(param) => Err(Problem::invalid_parameter(param.name, "required")),
         None => Ok(found),
+    }
+}
+
+/// The refusal of a parameter that an operation does not take, with those that it does.
+fn unknown(operation: &Operation, name: &str) -> Problem {
+    let taken: Vec<&str> = operation.query.iter().map(|param| param.name).collect();
+    match taken.as_slice() {
+        [] => Problem::invalid_parameter(name, "unknown here, where no parameter is taken"),
+        taken => Problem::invalid_parameter(name, format!("unknown here; there are {}", taken.join(", "))),
     }
 }
 

@@ -108,11 +108,9 @@ fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<TimestampMs>, P
         (Some(_), Some(_)) => {
             return Err(Problem::invalid_header("Deliver-At", "given together with Deliver-Delay-Ms"));
         }
-        (Some(text), None) => text
-            .to_str()
-            .ok()
-            .and_then(time_ms)
-            .ok_or_else(|| Problem::invalid_header("Deliver-At", "not an RFC 3339 time"))?,
+        (Some(text), None) => text.to_str().ok().and_then(time_ms).ok_or_else(|| {
+            Problem::invalid_header("Deliver-At", "not an RFC 3339 time, as 2026-01-31T12:00:00Z")
+        })?,
         (None, Some(delay)) => now_ms.saturating_add(delay),
     };
     let name = if delay.is_some() { "Deliver-Delay-Ms" } else { "Deliver-At" };

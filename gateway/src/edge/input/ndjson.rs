@@ -45,7 +45,12 @@ fn lines(body: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn malformed(number: usize, error: &serde_json::Error) -> Problem {
-    Problem::malformed(format_args!("line {number}: "), &error.to_string())
+    // Its reader saw this line alone, and calls it the first.
+    let why = error.to_string();
+    let place = format!(" at line 1 column {}", error.column());
+    let why =
+        why.strip_suffix(&place).map_or(why.clone(), |why| format!("{why} at column {}", error.column()));
+    Problem::malformed(format_args!("line {number}: "), &why)
 }
 
 fn refused(number: usize, field: &'static str, why: &str) -> Problem {
@@ -81,7 +86,8 @@ pub(in crate::edge) fn record(
     let mut headers = HeadersBuilder::default();
     headers.content_type(&content_type);
     if let Some(text) = line.deliver_at {
-        let at = time_ms(&text).ok_or_else(|| ("deliver_at", "not an RFC 3339 time".to_owned()))?;
+        let at = time_ms(&text)
+            .ok_or_else(|| ("deliver_at", "not an RFC 3339 time, as 2026-01-31T12:00:00Z".to_owned()))?;
         check_deliver_at(TimestampMs(at), TimestampMs(now_ms))
             .map_err(|why| ("deliver_at", why.to_owned()))?;
         headers.deliver_at(TimestampMs(at));
@@ -148,7 +154,7 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line() {
         for (text, code, detail) in [
             ("{\"data\":1}\n{\"dta\":1}", "unknown_field", "line 2: unknown field `dta`"),
-            ("{\"data\":1", "malformed", "line 1"),
+            ("{\"data\":1}\n{\"data\":1", "malformed", "line 2: EOF while parsing an object at column 9"),
             ("{}", "malformed", "line 1: data"),
             ("{\"data\":1,\"traceparent\":\"a\\nb\"}", "malformed", "traceparent: not visible ASCII"),
             ("{\"data\":1,\"data_base64\":\"\"}", "malformed", "either"),

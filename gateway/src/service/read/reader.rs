@@ -336,7 +336,8 @@ pub(super) fn position(
         StartAt::Latest => At::Latest(true),
         StartAt::Offset(offset) if count == 1 => At::Offset(offset.0),
         StartAt::Offset(_) => {
-            let detail = "an offset belongs to one partition: name it, or start from a cursor";
+            let detail =
+                "an offset belongs to one partition: name it with partition=, or start from a cursor";
             return Err(ServiceError::new(ErrorCode::InvalidParameter, detail).with_field("from"));
         }
         StartAt::Timestamp(ts) => At::TimestampMs(ts.0),
