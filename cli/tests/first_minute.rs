@@ -122,6 +122,9 @@ fn bad_requests_get_a_precise_answer_and_no_effect() {
     assert!(other.ends_with("with another configuration: retention.records is 5, not null"), "{other}");
     let misspelt = detail(&mut http, "GET /v1/topics/orders/messages?form=1");
     assert!(misspelt.starts_with("form: unknown here; there are from, limit, "), "{misspelt}");
+    assert_eq!(http.request("PUT /v1/ns/strict", &[], b"{}").unwrap().status, 201);
+    let unmade = detail(&mut http, "POST /v1/ns/strict/topics/x/messages");
+    assert!(unmade.starts_with("there is no topic strict/x, and its namespace makes none"), "{unmade}");
     let wrong_method = http.request("POST /v1/topics/orders", &[], b"").unwrap();
     assert_eq!(wrong_method.header("allow"), Some("PUT, GET, PATCH, DELETE"));
     for (origin, may_read) in [("http://localhost:3000", true), ("https://evil.example", false)] {

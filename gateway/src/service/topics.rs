@@ -164,7 +164,11 @@ impl Topics {
         };
         let namespace = self.namespaces.find(&path.tenant, &path.namespace, deadline).await?;
         if !namespace.auto_create {
-            return Err(missing);
+            let detail = format!(
+                "{}, and its namespace makes none on first use: create the topic, or set auto_create there",
+                missing.refusal().detail
+            );
+            return Err(ServiceError::new(ErrorCode::TopicNotFound, detail));
         }
         let config = default_topic_config(self.storage.level_max());
         check(&Topic::unmade(path.clone(), config.clone()))?;
