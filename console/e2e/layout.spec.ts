@@ -26,6 +26,16 @@ test('fields of a line stand in line, however long their labels are', async ({ p
   expect((await tops(line('Confirm publishes at').locator('.select'))).size).toBe(1);
 });
 
+test('what can be done with a topic is one line of a telephone', async ({ page, open, product }) => {
+  await product.create('orders');
+  await page.setViewportSize({ width: 390, height: 800 });
+  await open('ns/default/topics/orders');
+  await expect(page.getByRole('button', { name: 'Publish test' })).toBeVisible();
+  const todo = page.locator('.page-head > button');
+  expect(await todo.count()).toBe(5);
+  expect((await tops(todo)).size).toBe(1);
+});
+
 test('a list is read without guessing: heads in line, nothing that matters cut', async ({
   page,
   open,
