@@ -12,7 +12,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bare::{masked, upgraded};
-use product::{Connection, Product};
+use product::{Answer, Connection, Product, started};
+use serde_json::json;
 
 /// Whatever is asked for is done within this.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -365,4 +366,59 @@ fn who_is_slow_to_send_or_to_take_does_not_hold_up_the_stop() {
     // They may finish within five seconds. What was begun may take thirty as long as nobody wants a stop.
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     drop((slow, socket));
+}
+
+#[test]
+fn who_waits_for_messages_is_answered_when_it_stops() {
+    let (_dir, mut product, mut http) = started();
+    for topic in ["one", "several"] {
+        let config = json!({ "partitions": if topic == "one" { 1 } else { 3 } }).to_string();
+        let made = http.request(&format!("PUT /v1/topics/{topic}"), &[], config.as_bytes()).unwrap();
+        assert_eq!(made.status, 201);
+    }
+    for (name, mode, topic) in
+        [("queue", "queue", "several"), ("stream", "stream", "one"), ("shared", "stream", "several")]
+    {
+        let config = json!({ "mode": mode, "topics": [topic] }).to_string();
+        let line = format!("PUT /v1/subscriptions/{name}");
+        assert_eq!(http.request(&line, &[], config.as_bytes()).unwrap().status, 201);
+    }
+    let pull = br#"{"wait_ms":60000,"holder":"h"}"#;
+    let waiting = [
+        ("GET /v1/topics/one/messages?wait=60", &b""[..]),
+        ("GET /v1/topics/several/messages?wait=60", b""),
+        ("POST /v1/subscriptions/queue:pull", pull),
+        ("POST /v1/subscriptions/stream:pull", pull),
+        ("POST /v1/subscriptions/shared:pull", pull),
+    ];
+    let waiting = waiting.map(|(line, body)| (line, waits(&product, line, body)));
+    // They are there to wait, not on their way: for each partition, the pulls for seven.
+    let waited_for = ["weir_transport_calls_in_flight{side=\"client\"} 11\n", "weir_gateway_pull_waits 7\n"];
+    let begun = Instant::now();
+    loop {
+        let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
+        if waited_for.iter().all(|line| metrics.contains(line)) {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{metrics}");
+    }
+    let begun = Instant::now();
+    assert!(product.stop(), "SIGTERM is no failure");
+    // Whoever waited on would have done so for a minute.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    for (line, waiting) in waiting {
+        let answer = waiting.join().unwrap().unwrap_or_else(|error| panic!("{line}: {error}"));
+        let expected = if line.starts_with("GET") { (204, "") } else { (200, r#"{"messages":[]}"#) };
+        assert_eq!((answer.status, answer.text().as_str()), expected, "{line}");
+    }
+}
+
+type Waiting = std::thread::JoinHandle<std::io::Result<Answer>>;
+
+fn waits(product: &Product, line: &'static str, body: &'static [u8]) -> Waiting {
+    let mut http = Connection::open(&product.address).unwrap();
+    std::thread::spawn(move || {
+        http.patience(Duration::from_secs(90));
+        http.request(line, &[], body)
+    })
 }

@@ -107,6 +107,12 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Waits until the gateway stops.
+    pub(super) async fn drains(&self) {
+        // An error means that it is gone: the same.
+        let _ = self.edge.drain.clone().wait_for(|drains| *drains).await;
+    }
+
     /// The topic that the path names.
     pub(super) fn topic(&self) -> Result<TopicPath, Problem> {
         Ok(TopicPath {

@@ -21,7 +21,14 @@ pub(super) async fn receipt(call: Call) -> Result<Response, Problem> {
     let receipt = Receipt::decode(&token)?;
     let (asked, wait) = asked(&call);
     let topic = call.topic()?;
-    let state = call.edge.services.publisher.receipt_state(&topic, &receipt, asked, wait).await?;
+    let publisher = &call.edge.services.publisher;
+    let state = tokio::select! {
+        biased;
+        state = publisher.receipt_state(&topic, &receipt, asked, wait) => state?,
+        () = call.drains(), if !wait.is_zero() => {
+            publisher.receipt_state(&topic, &receipt, asked, Duration::ZERO).await?
+        }
+    };
     let body = api::Receipt {
         receipt: token,
         partition: receipt.partition.0,
@@ -43,7 +50,14 @@ fn asked(call: &Call) -> (Option<Level>, Duration) {
 /// Resolves the receipt of what a settle published.
 async fn output_receipt(call: &Call, token: String, output: &OutputReceipt) -> Result<Response, Problem> {
     let (asked, wait) = asked(call);
-    let state = call.edge.services.publisher.output_state(&call.topic()?, output, asked, wait).await?;
+    let (topic, publisher) = (call.topic()?, &call.edge.services.publisher);
+    let state = tokio::select! {
+        biased;
+        state = publisher.output_state(&topic, output, asked, wait) => state?,
+        () = call.drains(), if !wait.is_zero() => {
+            publisher.output_state(&topic, output, asked, Duration::ZERO).await?
+        }
+    };
     shown(&api::Receipt {
         receipt: token,
         partition: output.partition.0,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::{join_all, try_join_all};
 use parking_lot::Mutex;
 use prost::Message;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Name, ShardId, TopicPath};
@@ -96,6 +96,8 @@ pub struct Subscriptions {
     pub(super) streams: Arc<Semaphore>,
     /// What streams may be owed, together with those that follow topics.
     pub(super) budget: Arc<Budget>,
+    /// True once nobody is to wait for messages any more.
+    pub(super) ends_waits: Arc<watch::Sender<bool>>,
 }
 
 impl Subscriptions {
@@ -107,7 +109,13 @@ impl Subscriptions {
     ) -> Self {
         let cache = Arc::new(Mutex::new(Cache::new(KNOWN_MAX)));
         let (waits, streams) = (Semaphore::new(WAITS_MAX), Semaphore::new(STREAMS_MAX));
-        Self { storage, namespaces, topics, cache, waits: waits.into(), streams: streams.into(), budget }
+        let (waits, streams, ends_waits) = (waits.into(), streams.into(), watch::Sender::new(false).into());
+        Self { storage, namespaces, topics, cache, waits, streams, budget, ends_waits }
+    }
+
+    /// Answers pulls that wait with what they have, which is nothing, and lets no other wait: the gateway stops.
+    pub fn end_waits(&self) {
+        self.ends_waits.send_replace(true);
     }
 
     /// What is counted.

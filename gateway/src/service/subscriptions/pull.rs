@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::FuturesUnordered;
 use prost::Message as _;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use weir_protocol::batch::{BatchError, Record};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Incarnation, Name, Offset, PartitionId, Term, hash128};
@@ -92,7 +92,7 @@ impl Subscriptions {
                 Puller::new(self, known, lots, pull, round).run().await
             });
             let pulled = pulled.await?;
-            if !pulled.is_empty() || Instant::now() >= until {
+            if !pulled.is_empty() || Instant::now() >= until || *self.ends_waits.borrow() {
                 return Ok(pulled);
             }
         }
@@ -156,7 +156,7 @@ impl<'a> Puller<'a> {
         let order = self.order();
         if order.is_empty() {
             // Others read all there is.
-            sleep_until(self.until).await;
+            self.sleep_until(self.until).await;
             return Ok(Vec::new());
         }
         if self.key.is_some() {
@@ -169,7 +169,7 @@ impl<'a> Puller<'a> {
         while self.taken.is_empty() && !self.is_over() {
             self.wait(&order).await;
             if self.taken.is_empty() && !self.is_over() {
-                sleep_until(self.until.min(Instant::now() + pause)).await;
+                self.sleep_until(self.until.min(Instant::now() + pause)).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
@@ -183,9 +183,16 @@ impl<'a> Puller<'a> {
         &self.known.subscription
     }
 
-    /// Nothing can be waited for: the time is over, or everything that is known is old.
+    /// Nothing can be waited for: the time is over, the gateway stops, or everything that is known is old.
     fn is_over(&self) -> bool {
-        Instant::now() >= self.until || self.failure.as_ref().is_some_and(is_stale)
+        let is_late = Instant::now() >= self.until || *self.subscriptions.ends_waits.borrow();
+        is_late || self.failure.as_ref().is_some_and(is_stale)
+    }
+
+    /// Until then, or until nobody is to wait.
+    async fn sleep_until(&self, until: Instant) {
+        let mut ends = self.subscriptions.ends_waits.subscribe();
+        let _ = timeout_at(until, ends.wait_for(|ends| *ends)).await;
     }
 
     fn is_full(&self) -> bool {
@@ -278,7 +285,7 @@ impl<'a> Puller<'a> {
         let count = u32::try_from(order.len()).unwrap_or(u32::MAX);
         let Ok(place) = Arc::clone(&self.subscriptions.waits).try_acquire_many_owned(count) else {
             // Too many wait: this one asks again later.
-            sleep_until(self.until.min(Instant::now() + PAUSE_MAX)).await;
+            self.sleep_until(self.until.min(Instant::now() + PAUSE_MAX)).await;
             return self.turns(order).await;
         };
         let left = self.until.saturating_duration_since(Instant::now());
@@ -307,7 +314,12 @@ impl<'a> Puller<'a> {
                 }
                 None
             };
-            timeout_at(self.until, found).await.unwrap_or_default()
+            // Nothing is leased yet by those who only wait: whoever stops them loses nothing.
+            tokio::select! {
+                biased;
+                found = found => found,
+                () = self.sleep_until(self.until) => None,
+            }
         };
         drop(place);
         failures.into_iter().for_each(|failure| self.failed(failure));
