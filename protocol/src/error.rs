@@ -57,7 +57,7 @@ error_codes! {
     /// A JSON field that Weir does not know.
     UnknownField = 2, "unknown_field", 400, final, "Unknown field";
     /// A query parameter that Weir does not know, or one of two that exclude each other.
-    InvalidParameter = 3, "invalid_parameter", 400, final, "Invalid query parameter";
+    InvalidParameter = 3, "invalid_parameter", 400, final, "Invalid parameter";
     /// A header whose value is not what its grammar says.
     InvalidHeader = 4, "invalid_header", 400, final, "Invalid header";
     /// A name outside the grammar.
@@ -126,7 +126,7 @@ error_codes! {
     /// The offset was removed by retention.
     OffsetTrimmed = 60, "offset_trimmed", 410, final, "Offset was removed by retention";
     /// The cursor or tag belongs to a deleted topic of the same name.
-    IncarnationGone = 61, "incarnation_gone", 410, final, "Topic was deleted and recreated";
+    IncarnationGone = 61, "incarnation_gone", 410, final, "Topic was deleted";
     /// If-Match names another tail.
     TailMismatch = 62, "tail_mismatch", 412, final, "Tail has moved";
     /// If-Match names another version of the configuration.
