@@ -57,16 +57,16 @@ fn configured() -> anyhow::Result<()> {
         Ok(command) => command,
         Err(error) => {
             // The one command that is for a file with which nothing else can be done, or for another one.
-            let args = typed(FileConfig::default().command()?);
+            let args = typed(FileConfig::default().command()?, &FileConfig::default());
             let is_check = matches!(args.command, Command::Config(ConfigCommand::Check { .. }));
             return if is_check { run(args, &file) } else { Err(error) };
         }
     };
-    run(typed(command), &file)
+    run(typed(command, &file), &file)
 }
 
 /// What was typed; ends the process if it is not understood, or asks for help alone.
-fn typed(command: clap::Command) -> Args {
+fn typed(command: clap::Command, file: &FileConfig) -> Args {
     let args = command.try_get_matches().and_then(|matches| Args::from_arg_matches(&matches));
     args.unwrap_or_else(|error| {
         if error.kind() == clap::error::ErrorKind::InvalidUtf8 {
@@ -78,6 +78,11 @@ fn typed(command: clap::Command) -> Args {
             output::failure(&anyhow::anyhow!(
                 "only names of files may be something else than UTF-8: {odd:?}"
             ));
+            std::process::exit(2);
+        }
+        // It is no use to look for it in the line.
+        if let Some(elsewhere) = file.refusal(&error) {
+            output::failure(&anyhow::anyhow!(elsewhere));
             std::process::exit(2);
         }
         error.exit()

@@ -238,6 +238,27 @@ fn a_port_that_is_taken_is_named_with_its_flag_and_nothing_is_made() {
 }
 
 #[test]
+fn a_value_that_nobody_typed_is_refused_where_it_stands() {
+    let dir = scratch();
+    let said = |env: &[(&str, &str)], arguments: &[&str]| {
+        let output = weir(dir.path(), env, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let why = "invalid value 'lots' for '--journal-max <SIZE>': expected a number";
+    let variable = [("WEIR_JOURNAL_MAX", "lots")];
+    let text = said(&variable, &["dev"]);
+    assert!(text.starts_with(&format!("error: WEIR_JOURNAL_MAX: {why}")), "{text}");
+    for typed in [&["dev", "--journal-max", "lots"][..], &["dev", "--journal-max=lots"]] {
+        let text = said(&variable, typed);
+        assert!(text.starts_with(&format!("error: {why}")), "{text}");
+    }
+    std::fs::write(dir.path().join("weir.toml"), "[node]\njournal_max = \"lots\"\n").unwrap();
+    let text = said(&[], &["node"]);
+    assert!(text.starts_with(&format!("error: weir.toml: node.journal_max: {why}")), "{text}");
+}
+
+#[test]
 fn nothing_is_made_for_a_server_that_could_not_serve() {
     let dir = scratch();
     let tls = ["--tls-cert", "nowhere.pem", "--tls-key", "nowhere.key"];

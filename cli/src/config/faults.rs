@@ -159,6 +159,18 @@ impl FileConfig {
         }
     }
 
+    /// What is said of a value that a server's command refused and nobody typed: where it stands as well.
+    pub(crate) fn refusal(&self, error: &clap::Error) -> Option<String> {
+        let words = std::env::args_os().skip(1);
+        let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        let name = words.iter().find_map(|word| COMMANDS.into_iter().find(|name| name == word))?;
+        let declared = Args::command();
+        let (section, arg) = refused(&declared, name, error)?;
+        let flag = format!("--{}", arg.get_long()?);
+        let is_typed = |word: &String| *word == flag || word.starts_with(&format!("{flag}="));
+        (!words.iter().any(is_typed)).then(|| self.value_fault(section, arg, &what(error)).message)
+    }
+
     fn value_fault(&self, section: &str, arg: &Arg, why: &str) -> Fault {
         let variable = arg.get_env().filter(|name| variable(name).is_some());
         if let Some(variable) = variable {
