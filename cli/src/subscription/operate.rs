@@ -64,7 +64,9 @@ fn explained(found: &Value) -> Vec<String> {
 fn reason_in_words(reason: &str) -> &str {
     match reason {
         "paused" => "the subscription is paused: `weir subscription resume`",
-        "window_full" => "as many messages are leased as max_unacked allows: settle some, or raise it",
+        "window_full" => {
+            "as many messages are leased as max_unacked allows: settle some, or raise it"
+        }
         "no_consumer" => "nobody has pulled for a minute",
         "comes_again_full" => "too many messages wait to come again: they go first",
         "filtered" => "the filter does not match it: it is settled undelivered",
@@ -126,8 +128,11 @@ pub(super) async fn state(api: &Api, as_json: bool, args: &StateArgs) -> anyhow:
 }
 
 fn row(item: &Value) -> Vec<String> {
+    let is_dead = item["state"] == "dead";
     let shown = |field: &str| match &item[field] {
         Value::Null => "-".to_owned(),
+        // They were counted until it died; its record in the dlq says how many they were.
+        _ if is_dead && field == "attempts" => "-".to_owned(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
