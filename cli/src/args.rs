@@ -127,7 +127,7 @@ pub(crate) enum Command {
     /// Create, list, show, change and delete namespaces: sets of topics that --ns chooses
     #[command(subcommand)]
     Namespace(NamespaceCommand),
-    /// Create, list, explain, move, redrive, pause and delete subscriptions: topics as work queues
+    /// Create, list, change, explain, move, redrive, pause and delete subscriptions: topics as work queues
     #[command(subcommand)]
     Subscription(SubscriptionCommand),
     /// Publish a message, or every line of a file

@@ -1,4 +1,4 @@
-//! `weir subscription`: create, fork, list, show, move, purge, pause and delete work queues over topics.
+//! `weir subscription`: create, fork, list, show, change, move, purge, pause and delete work queues over topics.
 //!
 //! * `operate`: where messages stand and why, dead letters once more, purges, seeks undone.
 
@@ -39,6 +39,7 @@ pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyh
             listing::print(&api, connect.json, &api.path("subscriptions"), query.as_deref(), limit, columns)
                 .await
         }
+        SubscriptionCommand::Set { name, fields } => set(&api, connect.json, &name, &fields).await,
         SubscriptionCommand::Delete { name, yes } => delete(&api, connect.json, &name, yes).await,
         SubscriptionCommand::Seek { name, to, dry_run, yes } => {
             let (body, how) = (json!({"to": to}), Move { is_dry_run: dry_run, yes });
@@ -86,16 +87,17 @@ fn body(args: &CreateArgs) -> Map<String, Value> {
     body
 }
 
-/// The fields that were given, as the API names them.
+/// The fields that were given, as the API names them. A text that is empty takes away what is there.
 fn changed(fields: &SubscriptionFields) -> Map<String, Value> {
+    let text = |given: &String| if given.is_empty() { Value::Null } else { json!(given) };
     [
         ("lease_ms", fields.lease.map(|ms| json!(ms))),
         ("max_attempts", fields.max_attempts.map(|attempts| json!(attempts))),
         ("backoff_ms", fields.backoff.as_ref().map(|delays| json!(delays))),
-        ("dlq", fields.dlq.as_ref().map(|dlq| json!(dlq))),
+        ("dlq", fields.dlq.as_ref().map(text)),
         ("max_unacked", fields.max_unacked.map(|max| json!(max))),
-        ("filter", fields.filter.as_ref().map(|filter| json!(filter))),
-        ("fair_by", fields.fair_by.as_ref().map(|field| json!(field))),
+        ("filter", fields.filter.as_ref().map(text)),
+        ("fair_by", fields.fair_by.as_ref().map(text)),
         ("paused", fields.paused.then_some(json!(true))),
     ]
     .into_iter()
@@ -166,6 +168,23 @@ fn shown(as_json: bool, subscription: &Value, what: &str) {
         let noun = if several { "topics" } else { "topic" };
         output::line(format_args!("{name} {what}, {noun} {}", topics(subscription)));
     }
+}
+
+/// Changes fields of the configuration that was read, and only if nobody changed it meanwhile.
+async fn set(api: &Api, as_json: bool, name: &str, fields: &SubscriptionFields) -> anyhow::Result<()> {
+    let fields = changed(fields);
+    if fields.is_empty() {
+        bail!("nothing to change: name at least one field, see `weir subscription set --help`");
+    }
+    let current = api.get(&path(api, name, "")).await?;
+    let mut headers = HeaderMap::new();
+    if let Some(tag) = current.headers.get(http::header::ETAG) {
+        headers.insert(http::header::IF_MATCH, tag.clone());
+    }
+    let body = Value::Object(fields).to_string();
+    let reply = api.send(Method::PATCH, &path(api, name, ""), headers, body).await?;
+    shown(as_json, &reply.json()?, "changed");
+    Ok(())
 }
 
 async fn set_paused(api: &Api, as_json: bool, name: &str, verb: &str) -> anyhow::Result<()> {
@@ -263,6 +282,7 @@ mod tests {
         let fields = SubscriptionFields {
             lease: Some(60_000),
             backoff: Some(vec![0, 5]),
+            filter: Some(String::new()),
             paused: true,
             ..SubscriptionFields::default()
         };
@@ -270,5 +290,6 @@ mod tests {
         let given = Value::Object(body(&CreateArgs { topic, order, fields, ..CreateArgs::default() }));
         assert_eq!((&given["lease_ms"], &given["backoff_ms"]), (&json!(60_000), &json!([0, 5])));
         assert_eq!((&given["paused"], &given["order"]), (&json!(true), &json!("key")));
+        assert_eq!((given.get("filter"), given.get("dlq")), (Some(&Value::Null), None), "it is taken away");
     }
 }

@@ -161,6 +161,13 @@ fn the_command_line_makes_a_subscription_works_on_it_and_moves_it() {
     let would = weir(&["subscription", "seek", "billing", "earliest", "--dry-run"]);
     assert_eq!(would, "2 message(s) would be delivered again, 0 skipped\n");
     weir(&["subscription", "seek", "billing", "earliest", "--yes"]);
+    let changed = weir(&["subscription", "set", "billing", "--max-attempts", "3", "--dlq", "orders.dlq"]);
+    assert_eq!(changed, "billing changed, topic orders\n");
+    let cleared: Value =
+        serde_json::from_str(&weir(&["subscription", "set", "billing", "--dlq", "", "--json"])).unwrap();
+    let config = &cleared["config"];
+    assert_eq!((&config["dlq"], &config["max_attempts"]), (&json!(null), &json!(3)));
+    assert_eq!(config["lease_ms"], 60_000, "what is left out stays");
     weir(&["subscription", "pause", "billing"]);
     assert_eq!(weir(&["pull", "billing"]), "");
     weir(&["subscription", "resume", "billing"]);

@@ -40,6 +40,17 @@ pub(crate) enum SubscriptionCommand {
         #[arg(long, default_value_t = 1000, value_name = "N")]
         limit: u32,
     },
+    /// Change configuration fields of a subscription; the others stay as they are
+    #[command(after_help = "What it consumes, its mode, start and order are for life.\n\nExamples:\n  \
+        weir subscription set billing --max-attempts 5 --dlq orders.dlq\n  \
+        weir subscription set billing --filter ''    # no filter any more; --dlq and --fair-by likewise")]
+    Set {
+        /// Name
+        name: String,
+        /// What is changed
+        #[command(flatten)]
+        fields: SubscriptionFields,
+    },
     /// Delete a subscription with its leases; the topic's messages stay
     #[command(visible_alias = "rm")]
     Delete {

@@ -222,8 +222,13 @@ impl Api {
                 "; to take back what it did: {weir} subscription undo {name} {undo} --yes"
             ));
         }
-        if let Some(name) = of(path, "topics").filter(|_| problem.code == "config_mismatch") {
-            line.push_str(&format!("; `{} topic set {name}` changes what can be changed", self.weir()));
+        for (kind, command) in [("topics", "topic"), ("subscriptions", "subscription")] {
+            if let Some(name) = of(path, kind).filter(|_| problem.code == "config_mismatch") {
+                line.push_str(&format!(
+                    "; `{} {command} set {name}` changes what can be changed",
+                    self.weir()
+                ));
+            }
         }
         if problem.retryable {
             line.push_str("; trying again later may help");
@@ -283,6 +288,7 @@ mod tests {
         let topic = said("/v1/ns/shop/topics/orders");
         assert!(topic.contains("`weir --ns shop topic set orders` changes"), "{topic}");
         let subscription = said("/v1/ns/topics/subscriptions/orders");
-        assert!(subscription.ends_with("partitions is 4, not 8"), "{subscription}");
+        assert!(subscription.contains("`weir --ns shop subscription set orders`"), "{subscription}");
+        assert!(!subscription.contains("topic set"), "{subscription}");
     }
 }

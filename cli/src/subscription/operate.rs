@@ -65,7 +65,7 @@ fn reason_in_words(reason: &str) -> &str {
     match reason {
         "paused" => "the subscription is paused: `weir subscription resume`",
         "window_full" => {
-            "as many messages are leased as max_unacked allows: settle some, or raise it"
+            "as many messages are leased as max_unacked allows: settle some, or raise it with `weir subscription set`"
         }
         "no_consumer" => "nobody has pulled for a minute",
         "comes_again_full" => "too many messages wait to come again: they go first",
