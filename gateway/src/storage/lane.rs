@@ -14,7 +14,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use prost::Message;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{ProducerKey, ShardId};
@@ -54,11 +54,8 @@ pub(crate) struct LaneItem {
     pub(crate) producer: ProducerKey,
     /// Not sent after this.
     pub(crate) deadline: Instant,
-    /// Who waits.
+    /// Who waits, and the batch's bytes of the gateway's budget.
     pub(crate) ticket: Ticket,
-    /// Its bytes of the gateway's budget, until it is over.
-    #[expect(dead_code, reason = "held, and given back when the batch is over")]
-    pub(crate) permit: OwnedSemaphorePermit,
 }
 
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::{Level, Placed, Stages};
 
@@ -30,6 +30,9 @@ pub(crate) struct Confirm {
 pub(crate) struct Ticket {
     answers: mpsc::UnboundedSender<Confirm>,
     number: u64,
+    /// The batch's bytes of the gateway's budget. They are free before who waits hears the last of the batch: who
+    /// sends the next one only then finds them free.
+    permit: Option<OwnedSemaphorePermit>,
     reach: Reach,
     is_over: bool,
 }
@@ -46,9 +49,14 @@ enum Reach {
 }
 
 impl Ticket {
-    /// A ticket whose confirms go to `answers`; the byte permits of what is under way bound that queue.
-    pub(crate) fn new(answers: mpsc::UnboundedSender<Confirm>, number: u64) -> Self {
-        Self { answers, number, reach: Reach::Nowhere, is_over: false }
+    /// A ticket whose confirms go to `answers`; the byte permits of what is under way bound that queue. `permit` is
+    /// given back with the last of them.
+    pub(crate) fn new(
+        answers: mpsc::UnboundedSender<Confirm>,
+        number: u64,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        Self { answers, number, permit: Some(permit), reach: Reach::Nowhere, is_over: false }
     }
 
     /// It is on its way: from now on the outcome is unknown unless it is answered.
@@ -102,6 +110,9 @@ impl Ticket {
 
     fn answer(&mut self, confirm: Confirm) {
         self.is_over |= confirm.is_last;
+        if self.is_over {
+            drop(self.permit.take());
+        }
         // Who no longer waits does not want to know.
         let _ = self.answers.send(confirm);
     }
@@ -128,13 +139,23 @@ impl Drop for Ticket {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake, Waker};
+
+    use tokio::sync::Semaphore;
+
     use super::*;
+
+    fn permit(budget: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+        Arc::clone(budget).try_acquire_owned().unwrap()
+    }
 
     #[test]
     fn a_dropped_ticket_answers_by_itself_and_knows_whether_it_was_sent() {
         for (is_sent, outcome) in [(false, Outcome::None), (true, Outcome::Unknown)] {
             let (sender, mut answers) = mpsc::unbounded_channel();
-            let mut ticket = Ticket::new(sender, 7);
+            let mut ticket = Ticket::new(sender, 7, permit(&Arc::new(Semaphore::new(1))));
             if is_sent {
                 ticket.sent();
             }
@@ -143,6 +164,49 @@ mod tests {
             assert_eq!((confirm.ticket, confirm.is_last), (7, true));
             assert_eq!(confirm.result.unwrap_err().effect(), outcome);
             assert!(answers.try_recv().is_err());
+        }
+    }
+
+    /// What is free of a budget when somebody is woken, who may be at work before the waker goes on.
+    struct FreeWhenWoken {
+        budget: Arc<Semaphore>,
+        free: AtomicUsize,
+    }
+
+    impl Wake for FreeWhenWoken {
+        fn wake(self: Arc<Self>) {
+            self.free.store(self.budget.available_permits(), Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn whoever_hears_the_last_of_a_batch_finds_its_bytes_free() {
+        let reached = |ticket: &mut Ticket, level, is_last| {
+            ticket.reached(level, Placed::default(), None, TripEnd { round_trip: Duration::ZERO, is_last });
+        };
+        let ways: [(&dyn Fn(Ticket), usize); 4] = [
+            (&|mut ticket| reached(&mut ticket, Level::Quorum, true), 1),
+            (&|ticket| ticket.failed(Failure::new(ErrorCode::Busy, "as told")), 1),
+            (&drop, 1),
+            // Nothing is over at the first of two levels.
+            (
+                &|mut ticket| {
+                    reached(&mut ticket, Level::Memory, false);
+                    std::mem::forget(ticket);
+                },
+                0,
+            ),
+        ];
+        for (way, (end, expected)) in ways.into_iter().enumerate() {
+            let budget = Arc::new(Semaphore::new(1));
+            let seen =
+                Arc::new(FreeWhenWoken { budget: Arc::clone(&budget), free: AtomicUsize::new(usize::MAX) });
+            let (sender, mut answers) = mpsc::unbounded_channel();
+            let ticket = Ticket::new(sender, 7, permit(&budget));
+            let waker = Waker::from(Arc::clone(&seen));
+            assert!(answers.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+            end(ticket);
+            assert_eq!(seen.free.load(Ordering::Relaxed), expected, "way {way}");
         }
     }
 }

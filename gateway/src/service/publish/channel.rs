@@ -187,8 +187,7 @@ impl PublishChannel {
                 safety: if header.producer.is_none() { Safety::Once } else { Safety::Repeatable },
                 producer: header.producer,
                 deadline,
-                ticket: Ticket::new(confirms, publish.ticket + number),
-                permit,
+                ticket: Ticket::new(confirms, publish.ticket + number, permit),
             };
             let shard = topic.shard(part.partition).expect("planned for the topic's partitions");
             storage.lane(shard).push([item]);

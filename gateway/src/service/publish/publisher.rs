@@ -240,8 +240,7 @@ impl Publisher {
                 safety: to.safety,
                 producer: part.batch.header().producer,
                 deadline: to.deadline,
-                ticket: Ticket::new(to.sender.clone(), number as u64),
-                permit,
+                ticket: Ticket::new(to.sender.clone(), number as u64, permit),
             };
             let shard = request.topic.shard(part.partition).expect("planned for the topic's partitions");
             self.storage.lane(shard).push([item]);

@@ -172,8 +172,7 @@ fn item(
         safety,
         producer: ProducerKey(5),
         deadline: storage.deadline(),
-        ticket: Ticket::new(answers.clone(), number),
-        permit: storage.publish_permit(4).unwrap(),
+        ticket: Ticket::new(answers.clone(), number, storage.publish_permit(4).unwrap()),
     }
 }
 
