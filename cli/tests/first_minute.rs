@@ -158,11 +158,16 @@ fn retries_and_conditions_are_answered_as_promised() {
     assert_eq!(replayed.header("idempotency-replayed"), Some("true"));
     assert_eq!(replayed.json()["offset"], first.json()["offset"]);
     assert_eq!(post(&keyed, "other").json()["code"], "key_reused");
+    // Under the key nothing is appended: the number would not be its producer's next one.
+    let both = post(&[triple("1").as_slice(), &keyed].concat(), "b").json();
+    assert_eq!((&both["code"], &both["field"]), (&"invalid_header".into(), &"Idempotency-Key".into()));
+    let last = post(&triple("1"), "g");
+    assert_eq!(last.status, 201);
 
-    let tag = first.header("etag").unwrap().to_owned();
+    let tag = last.header("etag").unwrap().to_owned();
     assert_eq!(post(&[("If-Match", &tag)], "c").status, 201);
     let moved = post(&[("If-Match", &tag)], "d");
-    assert_eq!((moved.status, moved.json()["current"]["tail"].as_u64()), (412, Some(3)));
+    assert_eq!((moved.status, moved.json()["current"]["tail"].as_u64()), (412, Some(4)));
     let current = moved.json()["current"]["etag"].as_str().unwrap().to_owned();
     assert_eq!(post(&[("If-Match", &current)], "d").status, 201, "the problem names the tag to go on with");
 }

@@ -4743,7 +4743,7 @@ export interface operations {
                 "Producer-Epoch"?: number;
                 /** @description The producer's number of this message (of a batch, of its first message), counted from 0 in each epoch without gaps. */
                 "Producer-Seq"?: number;
-                /** @description Structured-field string. The same key with the same message gets the same answer; with another message it is 422. */
+                /** @description Structured-field string. The same key with the same message gets the same answer; with another message it is 422. Not together with a producer. */
                 "Idempotency-Key"?: string;
                 /** @description Append only if the tail has this tag, or one of these, which must be of one partition; otherwise 412. `*`: only if the topic exists. A weak tag is refused. */
                 "If-Match"?: string;

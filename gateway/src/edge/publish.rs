@@ -31,6 +31,11 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
     let mut publish = Publish::new(topic, Content::Records(vec![record]));
     confirm::options(&call, &mut publish)?;
     publish.idempotency_key = confirm::idempotency_key(&call)?;
+    if publish.producer.is_some() && publish.idempotency_key.is_some() {
+        // Under a key that is known nothing is appended, and the number would be a gap in its producer's.
+        let why = "given together with Producer-Id: one of them is enough to send a message again";
+        return Err(Problem::invalid_header("Idempotency-Key", why));
+    }
     let tails;
     (publish.expected, tails) = confirm::expected(&call)?;
     let producer = publish.producer.clone();

@@ -40,7 +40,7 @@ const IDEMPOTENCY_KEY: Param = Param::optional(
     "Idempotency-Key",
     Kind::Form(&forms::IDEMPOTENCY_KEY),
     "Structured-field string. The same key with the same message gets the same answer; with another message \
-     it is 422.",
+     it is 422. Not together with a producer.",
 );
 const MESSAGE_KEY: Param = Param::optional(
     "Message-Key",
