@@ -35,6 +35,18 @@ fn whole<'de, R: serde_json::de::Read<'de>, T: Deserialize<'de>>(
     Ok(value)
 }
 
+/// Which part of the JSON is not what [`from_slice`] wants there, as `retention.bytes` or `topics[1]`; `None` if it is
+/// the whole, or the text is no JSON. The text is read again: only who was refused pays for it.
+#[must_use]
+pub fn place_of_error<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Option<String> {
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(Objects(&mut deserializer), &mut track);
+    let error = T::deserialize(tracked).err()?;
+    let path = track.path();
+    (error.is_data() && path.iter().next().is_some()).then(|| path.to_string())
+}
+
 /// What is wrong, named as JSON names it. Line and column stay: the library finds them at the end of the text again.
 pub(crate) fn in_words_of_json(error: serde_json::Error) -> serde_json::Error {
     let text = error.to_string();
@@ -321,6 +333,26 @@ mod tests {
         raw: Option<&'a RawValue>,
         #[serde(borrow, default)]
         text: Option<Cow<'a, str>>,
+    }
+
+    #[test]
+    fn what_is_wrong_is_found() {
+        for (json, place) in [
+            (r#"{"inner":{"b":"x"}}"#, Some("inner.b")),
+            (r#"{"inner":[1,2]}"#, Some("inner")),
+            (r#"{"inner":{},"many":[{},{"b":-1}]}"#, Some("many[1].b")),
+            (r#"{"inner":{},"named":{"x":{"b":null}}}"#, Some("named.x.b")),
+            (r#"{"inner":{},"mode":"topic"}"#, Some("mode")),
+            // The whole, no JSON, and nothing at all.
+            ("[]", None),
+            ("{}", None),
+            (r#"{"inner":{"b":1"#, None),
+            (r#"{"inner":{},"raw":[1.10],"text":"t"}"#, None),
+        ] {
+            assert_eq!(place_of_error::<Outer<'_>>(json.as_bytes()).as_deref(), place, "{json}");
+            let is_wrong = from_slice::<Outer<'_>>(json.as_bytes()).is_err();
+            assert!(is_wrong || place.is_none(), "{json}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use weir_protocol::objects;
 
 use super::{Trace, essence, time_ms};
 use crate::api::{BatchLine, Problem};
+use crate::edge::dispatch::wrong;
 use crate::service::publish::{NewRecord, Unnamed, check_content_type, check_deliver_at, check_ttl_ms};
 
 /// The records of all lines; empty lines are skipped. `trace` is that of lines that name none.
@@ -26,7 +27,8 @@ pub(super) fn records(body: &Bytes, now_ms: u64, trace: &Trace) -> Result<Vec<Ne
             let limit = u64::from(HTTP_BATCH_RECORDS_MAX);
             return Err(Problem::new(ErrorCode::TooLarge, detail).with_limit(limit));
         }
-        let mut line: BatchLine<'_> = objects::from_slice(line).map_err(|error| malformed(number, &error))?;
+        let read = objects::from_slice::<BatchLine<'_>>(line);
+        let mut line = read.map_err(|error| malformed(number, line, &error))?;
         trace.fill(&mut line);
         let record = record(body, line, now_ms);
         records.push(record.map_err(|(field, why)| refused(number, field, &why))?);
@@ -44,13 +46,13 @@ fn lines(body: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn malformed(number: usize, error: &serde_json::Error) -> Problem {
+fn malformed(number: usize, line: &[u8], error: &serde_json::Error) -> Problem {
     // Its reader saw this line alone, and calls it the first.
     let why = error.to_string();
     let place = format!(" at line 1 column {}", error.column());
     let why =
         why.strip_suffix(&place).map_or(why.clone(), |why| format!("{why} at column {}", error.column()));
-    Problem::malformed(format_args!("line {number}: "), &why)
+    wrong::<BatchLine<'_>>(&format!("line {number}: "), line, &why)
 }
 
 fn refused(number: usize, field: &'static str, why: &str) -> Problem {
@@ -155,6 +157,8 @@ mod tests {
         for (text, code, detail) in [
             ("{\"data\":1}\n{\"dta\":1}", "unknown_field", "line 2: unknown field `dta`"),
             ("{\"data\":1}\n{\"data\":1", "malformed", "line 2: EOF while parsing an object at column 9"),
+            ("{\"data\":1,\"key\":7}", "malformed", "line 1: key: invalid type: integer `7`, expected"),
+            ("{\"data\":1,\"headers\":{\"x\":1}}", "malformed", "line 1: headers"),
             ("{}", "malformed", "line 1: data"),
             ("{\"data\":1,\"traceparent\":\"a\\nb\"}", "malformed", "traceparent: not visible ASCII"),
             ("{\"data\":1,\"data_base64\":\"\"}", "malformed", "either"),
