@@ -375,6 +375,8 @@ async fn what_is_being_read_for_a_consumer_that_leaves_is_for_others_at_once_and
     };
     is_leased(1).await;
     pulls.abort();
+    let _ = pulls.await;
+    // Behind it on its connection: the node knows that nobody waits for it any more, and it does not begin again.
     let leave = LeaveRequest { part: work, holder };
     let _: Left = call(link, Method::Leave, &leave).await.unwrap();
     is_leased(0).await;
