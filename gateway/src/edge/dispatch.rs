@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use prometheus::{IntCounterVec, Registry};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use ulid::Ulid;
 use weir_protocol::decimal::decimal;
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Name, TopicPath};
@@ -99,7 +100,7 @@ pub(super) struct Call {
     pub(super) headers: HeaderMap,
     pub(super) received: Instant,
     /// Names it in logs and problems.
-    pub(super) request_id: String,
+    pub(super) request_id: Ulid,
     /// Behind a lock only because a body may not be shared between threads; a call has one owner.
     body: Mutex<Option<Body>>,
     /// The body's place in the budget, while the request is handled.
@@ -194,7 +195,7 @@ const fn class(status: StatusCode) -> &'static str {
 pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>) -> Response {
     let received = Instant::now();
     let (head, body) = request.into_parts();
-    let request_id = ulid::Ulid::new().to_string();
+    let request_id = Ulid::new();
     let is_head = head.method == Method::HEAD;
     // Cheap checks first: only a request for this gateway may make it ask storage for its origin.
     let checked = check_headers(&head.headers)
@@ -209,17 +210,16 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     let reader = head.headers.get(http::header::ORIGIN).filter(|_| origin.is_ok()).cloned();
     let (operation, result) = match origin {
         Ok(()) => {
-            let served = AssertUnwindSafe(serve(&edge, peer, head, body, (received, &request_id)))
-                .catch_unwind()
-                .await;
+            let served =
+                AssertUnwindSafe(serve(&edge, peer, head, body, (received, request_id))).catch_unwind().await;
             served.unwrap_or_else(|_| (UNROUTED, Err(panicked())))
         }
         Err(problem) => (UNROUTED, Err(problem)),
     };
-    let mut response = result.unwrap_or_else(|problem| problem_response(problem, &request_id));
+    let mut response = result.unwrap_or_else(|problem| problem_response(problem, request_id));
     let status = response.status();
     let headers = response.headers_mut();
-    if let Ok(id) = HeaderValue::from_str(&request_id) {
+    if let Ok(id) = HeaderValue::from_maybe_shared(Bytes::from(request_id.to_string())) {
         headers.insert("x-request-id", id);
     }
     if status == StatusCode::TOO_MANY_REQUESTS {
@@ -242,7 +242,7 @@ async fn serve(
     peer: IpAddr,
     head: http::request::Parts,
     body: Body,
-    (received, request_id): (Instant, &str),
+    (received, request_id): (Instant, Ulid),
 ) -> (&'static str, Result<Response, Problem>) {
     if head.method == Method::OPTIONS {
         let mut response = empty(StatusCode::NO_CONTENT);
@@ -272,7 +272,7 @@ async fn serve(
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers: head.headers,
         received,
-        request_id: request_id.to_owned(),
+        request_id,
         body: Mutex::new(Some(body)),
         held: None,
     };
@@ -505,8 +505,8 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Result<Respons
     Ok(response)
 }
 
-fn problem_response(mut problem: Problem, request_id: &str) -> Response {
-    problem.request_id = request_id.to_owned();
+fn problem_response(mut problem: Problem, request_id: Ulid) -> Response {
+    problem.request_id = request_id.to_string();
     let mut response = with_type("application/problem+json", problem.to_json().into());
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -16,6 +16,7 @@ use futures_util::stream::{Stream, unfold};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use tokio::sync::watch;
+use ulid::Ulid;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Offset, PartitionId, TopicPath};
 use weir_protocol::limits::SSE_TOPICS_MAX;
@@ -99,7 +100,7 @@ async fn respond(
         is_short,
         drain: call.edge.drain.clone(),
         is_over: false,
-        request_id: call.request_id.clone(),
+        request_id: call.request_id,
     };
     let mut response = empty(StatusCode::OK);
     *response.body_mut() = Body::from_stream(texts(feed));
@@ -123,7 +124,7 @@ struct Feed {
     drain: watch::Receiver<bool>,
     is_over: bool,
     /// Of the request that it answers.
-    request_id: String,
+    request_id: Ulid,
 }
 
 fn texts(feed: Feed) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
@@ -244,7 +245,7 @@ impl Feed {
     /// The last event: why it is over.
     fn ended(&self, failure: &ServiceError) -> String {
         let mut out = String::new();
-        let problem = Problem { request_id: self.request_id.clone(), ..failure.into() };
+        let problem = Problem { request_id: self.request_id.to_string(), ..failure.into() };
         push(&mut out, "end", None, &String::from_utf8_lossy(&problem.to_json()));
         out
     }
