@@ -318,16 +318,15 @@ proptest! {
     }
 }
 
+/// Long leases, and deliveries without end.
+fn looking_ahead(max_unacked: usize) -> Rules {
+    Rules { lease_ms: 10_000, max_attempts: 0, backoff_ms: Vec::new().into(), max_unacked, looks_ahead: true }
+}
+
 /// Found by chance: a fence that the second leader could have given, but did not.
 #[test]
 fn a_made_up_fence_of_a_leader_before_moves_nothing_but_the_record_that_it_names() {
-    let rules = Rules {
-        lease_ms: 10,
-        max_attempts: 2,
-        backoff_ms: Vec::new().into(),
-        max_unacked: 2,
-        looks_ahead: true,
-    };
+    let rules = Rules { lease_ms: 10, max_attempts: 2, ..looking_ahead(2) };
     let publish =
         |keys: &[u8]| Step::Publish { records: keys.iter().map(|key| (*key, Fated::Now)).collect() };
     let take = || Step::Take { max: 1, lease_ms: 0, sent: u8::MAX, key: None };
@@ -355,13 +354,7 @@ fn a_made_up_fence_of_a_leader_before_moves_nothing_but_the_record_that_it_names
 /// before another leader begins, who gives it to another: the third is for nobody until the second is settled.
 #[test]
 fn what_a_client_of_the_leader_before_works_on_keeps_its_key_whoever_holds_that() {
-    let rules = Rules {
-        lease_ms: 10_000,
-        max_attempts: 0,
-        backoff_ms: Vec::new().into(),
-        max_unacked: 9,
-        looks_ahead: true,
-    };
+    let rules = looking_ahead(9);
     let take = || Step::Take { max: 1, lease_ms: 0, sent: u8::MAX, key: None };
     let settle = |delivery, action| Step::Settle { delivery, skew: 0, action };
     for going_on in [Action::Extend { ms: 10_000 }, Action::Nack { delay_ms: Some(10) }] {
@@ -390,13 +383,7 @@ fn what_a_client_of_the_leader_before_works_on_keeps_its_key_whoever_holds_that(
 
 #[test]
 fn what_its_time_has_come_for_and_nobody_was_given_is_looked_at_again() {
-    let rules = Rules {
-        lease_ms: 10_000,
-        max_attempts: 0,
-        backoff_ms: Vec::new().into(),
-        max_unacked: 1,
-        looks_ahead: true,
-    };
+    let rules = looking_ahead(1);
     let steps = [
         Step::Publish { records: vec![(0, Fated::Now), (1, Fated::At(1_500)), (1, Fated::Now)] },
         Step::Look { count: 3 },
