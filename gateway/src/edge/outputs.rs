@@ -13,7 +13,7 @@ use weir_protocol::objects;
 use weir_protocol::rpc::{Level, SettleAction};
 
 use super::confirm::confirm_deadline;
-use super::dispatch::{Call, json, permitted};
+use super::dispatch::{Call, json, permitted, wrong};
 use super::input;
 use super::publish::now_ms;
 use super::topics::level;
@@ -102,10 +102,10 @@ fn messages(
         let named =
             |field: &str| format!("publish[{place}]{}{field}", if field.is_empty() { "" } else { "." });
         let message: OutputMessage<'_> = objects::from_slice(&text).map_err(|error| {
-            let text = error.to_string();
-            let problem = Problem::malformed("", &text);
+            let why = error.to_string();
+            let problem = wrong::<OutputMessage<'_>>("", &text, &why);
             let field = named(problem.field.as_deref().unwrap_or_default());
-            Problem { detail: format!("{field}: {text}"), ..problem.with_field(field) }
+            Problem { detail: format!("{field}: {why}"), ..problem.with_field(field) }
         })?;
         let (topic, line) = message.into_line();
         let topic = Name::new(&topic).map_err(|error| {
@@ -157,6 +157,7 @@ mod tests {
             (r#"{"topic":"a","dta":1}"#, "unknown_field", "publish[1].dta"),
             (r#"{"data":1}"#, "malformed", "publish[1]"),
             (r#"[]"#, "malformed", "publish[1]"),
+            (r#"{"topic":7,"data":1}"#, "malformed", "publish[1].topic"),
             (r#"{"topic":"a/b","data":1}"#, "invalid_name", "publish[1].topic"),
             (r#"{"topic":"a"}"#, "malformed", "publish[1].data"),
             (r#"{"topic":"a","data":1,"data_base64":""}"#, "malformed", "publish[1].data"),
