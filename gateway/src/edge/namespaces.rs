@@ -8,6 +8,7 @@ use weir_protocol::rpc;
 
 use super::conditions::{Condition, for_any, if_match_namespace};
 use super::dispatch::{Call, empty, json};
+use super::mismatch::with_differences;
 use super::topics::{add_place, add_tag, must_be_new, page_limit, tag, tagged};
 use crate::api::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem, check_origins};
 
@@ -84,12 +85,16 @@ async fn create(
     if must_be_new {
         return Err(Problem::new(ErrorCode::VersionMismatch, format!("namespace {name} exists")));
     }
-    let same = current.auto_create == config.auto_create && current.cors_origins == config.cors_origins;
-    if !same {
+    let there = settings(&current);
+    if there != config {
         let detail = format!("namespace {name} has other settings");
-        return Err(Problem::new(ErrorCode::ConfigMismatch, detail));
+        return Err(with_differences(Problem::new(ErrorCode::ConfigMismatch, detail), &there, &config));
     }
     shown(StatusCode::OK, &current)
+}
+
+fn settings(namespace: &rpc::Namespace) -> NamespaceConfig {
+    NamespaceConfig { auto_create: namespace.auto_create, cors_origins: namespace.cors_origins.clone() }
 }
 
 pub(super) async fn patch(mut call: Call) -> Result<Response, Problem> {
@@ -112,9 +117,8 @@ async fn change(
     loop {
         attempts -= 1;
         let current = call.edge.services.namespaces.get(&tenant, &name).await?;
-        let config = NamespaceConfig { auto_create: current.auto_create, cors_origins: current.cors_origins };
         let expected = named_version.unwrap_or(current.version);
-        match store(call, to(config), expected).await {
+        match store(call, to(settings(&current)), expected).await {
             // Somebody else changed it meanwhile: the change is for what it is now.
             Err(problem)
                 if problem.is(ErrorCode::VersionMismatch) && named_version.is_none() && attempts > 0 => {}
