@@ -52,7 +52,8 @@ pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
         Ok((_, is_new)) => is_new,
         Err(failure) if must_be_new && failure.code() == ErrorCode::ConfigMismatch => return Err(exists()),
         Err(failure) if failure.code() == ErrorCode::ConfigMismatch => {
-            let there = subscriptions.get(&path).await?;
+            // It may be gone by now.
+            let Ok(there) = subscriptions.get(&path).await else { return Err(failure.into()) };
             let there = api::SubscriptionConfig::from(&there.config);
             return Err(with_differences(failure.into(), &there, &api::SubscriptionConfig::from(&config)));
         }

@@ -215,7 +215,8 @@ pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
         Ok((_, is_new)) => is_new,
         Err(failure) if must_be_new && failure.code() == ErrorCode::ConfigMismatch => return Err(exists()),
         Err(failure) if failure.code() == ErrorCode::ConfigMismatch => {
-            let there = topics.get(&path).await?;
+            // It may be gone by now.
+            let Ok(there) = topics.get(&path).await else { return Err(failure.into()) };
             return Err(with_differences(failure.into(), &TopicConfig::from(&*there.config), &asked));
         }
         Err(failure) => return Err(failure.into()),
