@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -108,10 +108,21 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Waits until the gateway stops.
-    pub(super) async fn drains(&self) {
-        // An error means that it is gone: the same.
-        let _ = self.edge.drain.clone().wait_for(|drains| *drains).await;
+    /// What `waiting` finds, which takes up to `wait`; once the gateway stops, what `at_once` does.
+    pub(super) async fn waited<T: Send>(
+        &self,
+        wait: Duration,
+        waiting: impl Future<Output = T> + Send,
+        at_once: impl Future<Output = T> + Send,
+    ) -> T {
+        let mut drain = self.edge.drain.clone();
+        // An error means that the gateway is gone: the same.
+        let stops = async { drop(drain.wait_for(|drains| *drains).await) };
+        tokio::select! {
+            biased;
+            found = waiting => found,
+            () = stops, if !wait.is_zero() => at_once.await,
+        }
     }
 
     /// The topic that the path names.

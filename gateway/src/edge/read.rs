@@ -18,7 +18,6 @@ use super::accept::Accepted;
 use super::dispatch::{Call, empty, json};
 use super::{encoding, record};
 use crate::api::{Current, Next, Problem, ReadPage, Record};
-use crate::service::ServiceError;
 use crate::service::read::{self, PartitionEdge, Read, RecordSlice, StartAt, Until};
 
 const LIMIT_DEFAULT: u64 = 100;
@@ -102,22 +101,12 @@ fn request(call: &Call) -> Result<Read, Problem> {
     })
 }
 
-/// What there is, or comes while the request waits; that ends when the gateway stops.
-async fn waited_for(call: &Call, read: &Read) -> Result<read::ReadPage, ServiceError> {
-    let reader = &call.edge.services.reader;
-    tokio::select! {
-        biased;
-        page = reader.read(read) => page,
-        () = call.drains(), if !read.wait.is_zero() => {
-            reader.read(&Read { wait: Duration::ZERO, ..read.clone() }).await
-        }
-    }
-}
-
 pub(super) async fn page(call: Call) -> Result<Response, Problem> {
     let form = Form::of(&call)?;
     let read = request(&call)?;
-    let page = waited_for(&call, &read).await?;
+    let reader = &call.edge.services.reader;
+    let at_once = async { reader.read(&Read { wait: Duration::ZERO, ..read.clone() }).await };
+    let page = call.waited(read.wait, reader.read(&read), at_once).await?;
     let tag = tag(&page, form, read.filter.as_deref());
     if is_known(&call, &tag) {
         let mut response = empty(StatusCode::NOT_MODIFIED);

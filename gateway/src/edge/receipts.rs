@@ -22,13 +22,8 @@ pub(super) async fn receipt(call: Call) -> Result<Response, Problem> {
     let (asked, wait) = asked(&call);
     let topic = call.topic()?;
     let publisher = &call.edge.services.publisher;
-    let state = tokio::select! {
-        biased;
-        state = publisher.receipt_state(&topic, &receipt, asked, wait) => state?,
-        () = call.drains(), if !wait.is_zero() => {
-            publisher.receipt_state(&topic, &receipt, asked, Duration::ZERO).await?
-        }
-    };
+    let state = |wait| publisher.receipt_state(&topic, &receipt, asked, wait);
+    let state = call.waited(wait, state(wait), state(Duration::ZERO)).await?;
     let body = api::Receipt {
         receipt: token,
         partition: receipt.partition.0,
@@ -51,13 +46,8 @@ fn asked(call: &Call) -> (Option<Level>, Duration) {
 async fn output_receipt(call: &Call, token: String, output: &OutputReceipt) -> Result<Response, Problem> {
     let (asked, wait) = asked(call);
     let (topic, publisher) = (call.topic()?, &call.edge.services.publisher);
-    let state = tokio::select! {
-        biased;
-        state = publisher.output_state(&topic, output, asked, wait) => state?,
-        () = call.drains(), if !wait.is_zero() => {
-            publisher.output_state(&topic, output, asked, Duration::ZERO).await?
-        }
-    };
+    let state = |wait| publisher.output_state(&topic, output, asked, wait);
+    let state = call.waited(wait, state(wait), state(Duration::ZERO)).await?;
     shown(&api::Receipt {
         receipt: token,
         partition: output.partition.0,
