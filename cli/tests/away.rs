@@ -10,7 +10,7 @@ mod product;
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minio::Minio;
 use product::{Connection, Product};
@@ -54,9 +54,12 @@ fn values(http: &mut Connection) -> Vec<String> {
     messages.iter().map(|message| message["data"].as_str().unwrap().to_owned()).collect()
 }
 
+fn metrics(http: &mut Connection) -> String {
+    http.request("GET /metrics", &[], b"").unwrap().text()
+}
+
 fn is_awaited(http: &mut Connection) -> bool {
-    let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
-    metrics.lines().any(|line| line == "weir_tier_store_awaited 1")
+    metrics(http).lines().any(|line| line == "weir_tier_store_awaited 1")
 }
 
 #[test]
@@ -104,4 +107,44 @@ fn wrong_credentials_or_another_address_stop_the_start_though_the_store_was_used
     let why = refused(dir.path(), "s3://no-such-bucket/away", minio.options());
     assert!(why.contains("no such bucket"), "{why}");
     assert!(start(dir.path(), &minio).0.stop());
+}
+
+#[test]
+fn who_waits_for_the_store_is_told_what_is_confirmed_when_it_stops() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut minio = Minio::start();
+    let (mut product, mut http) = start(dir.path(), &minio);
+    for topic in ["t", "u"] {
+        let made = http.request(&format!("PUT /v1/topics/{topic}"), &[], br#"{"partitions":1}"#).unwrap();
+        assert_eq!(made.status, 201);
+    }
+    minio.kill();
+    let sent = http.request("POST /v1/topics/u/messages", &[], b"x").unwrap();
+    assert_eq!(sent.status, 201, "{}", sent.text());
+    let receipt = sent.header("confirm-receipt").unwrap().to_owned();
+    let waits = |line: String, headers: &'static [(&str, &str)]| {
+        let mut http = Connection::open(&product.address).unwrap();
+        http.patience(PATIENCE);
+        std::thread::spawn(move || http.request(&line, headers, b"").unwrap())
+    };
+    let published = waits("POST /v1/topics/t/messages".to_owned(), &ARCHIVED);
+    let resolved = waits(format!("GET /v1/topics/u/receipts/{receipt}?level=archived&wait=60"), &[]);
+    // One call for each partition.
+    let begun = Instant::now();
+    while !metrics(&mut http).contains("weir_transport_calls_in_flight{side=\"client\"} 2\n") {
+        assert!(begun.elapsed() < PATIENCE, "{}", metrics(&mut http));
+    }
+    let begun = Instant::now();
+    assert!(product.stop());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    let published = published.join().unwrap();
+    assert_eq!(
+        (published.status, &published.json()["level"]),
+        (202, &"quorum".into()),
+        "{}",
+        published.text()
+    );
+    assert!(published.header("confirm-receipt").is_some(), "whoever wants to know asks again");
+    let resolved = resolved.join().unwrap();
+    assert_eq!((resolved.status, &resolved.json()["level"]), (200, &"quorum".into()), "{}", resolved.text());
 }

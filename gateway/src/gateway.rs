@@ -231,7 +231,7 @@ impl RunningGateway {
     pub async fn shutdown(self, deadline: Duration) {
         self.edge.is_draining.store(true, Ordering::Release);
         self.stopping.send_replace(true);
-        self.edge.services.subscriptions.end_waits();
+        self.edge.services.end_waits();
         for accepting in self.accepting {
             if let Err(error) = accepting.await {
                 tracing::error!(%error, "a listener ended unexpectedly");

@@ -47,4 +47,10 @@ impl Services {
         let subscriptions = Subscriptions::new(storage.clone(), namespaces.clone(), topics.clone(), budget);
         Self { namespaces, topics, publisher, reader, subscriptions, storage }
     }
+
+    /// Answers at once who waits for messages of a subscription, or for one to be archived: the gateway stops.
+    pub fn end_waits(&self) {
+        self.subscriptions.end_waits();
+        self.publisher.end_waits();
+    }
 }

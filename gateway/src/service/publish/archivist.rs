@@ -85,14 +85,23 @@ pub(super) struct Archivist {
     calls: Arc<Semaphore>,
     /// Those with somebody who waits: each has a task, which ends when the last of them leaves.
     awaited: Arc<Mutex<HashMap<Key, Arc<Awaited>>>>,
+    /// True once nobody who said how long is to wait any more.
+    ends_waits: Arc<watch::Sender<bool>>,
 }
 
 impl Archivist {
     pub(super) fn new(storage: Storage) -> Self {
-        Self { storage, calls: Arc::new(Semaphore::new(WAITS_MAX)), awaited: Arc::default() }
+        let (calls, ends_waits) = (Semaphore::new(WAITS_MAX).into(), watch::Sender::new(false).into());
+        Self { storage, calls, awaited: Arc::default(), ends_waits }
     }
 
-    /// Waits until a record that is committed is archived, or gone; `None` if it is neither by then.
+    /// Lets nobody wait any more who said for how long.
+    pub(super) fn end_waits(&self) {
+        self.ends_waits.send_replace(true);
+    }
+
+    /// Waits until a record that is committed is archived, or gone; `None` if it is neither by then, or when
+    /// waits end.
     ///
     /// # Errors
     /// Nobody will ever know.
@@ -103,13 +112,16 @@ impl Archivist {
         offset: Offset,
         until: Option<Instant>,
     ) -> Result<Option<Ended>, ServiceError> {
-        let mut known = self.join(topic, partition, offset);
+        let (mut known, mut ends) = (self.join(topic, partition, offset), self.ends_waits.subscribe());
         loop {
             if let Some(ended) = known.borrow_and_update().ended(offset) {
                 return ended.map(Some);
             }
             let changed = match until {
-                Some(until) => timeout_at(until, known.changed()).await,
+                Some(until) => tokio::select! {
+                    changed = timeout_at(until, known.changed()) => changed,
+                    _ = ends.wait_for(|ends| *ends) => return Ok(None),
+                },
                 None => Ok(known.changed().await),
             };
             match changed {

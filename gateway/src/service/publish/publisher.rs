@@ -73,6 +73,12 @@ impl Publisher {
         Self { storage, topics, config, archivist, round_robin: Arc::default() }
     }
 
+    /// Answers who waits for a message to be archived with what it has reached, and lets nobody else wait: the
+    /// gateway stops. Channels go on until they are closed.
+    pub fn end_waits(&self) {
+        self.archivist.end_waits();
+    }
+
     /// Publishes and waits for the level asked for, or for the request's confirm deadline. Parts that were refused
     /// are in the answer.
     ///
