@@ -68,7 +68,7 @@ impl Session {
     }
 
     pub(super) fn publish(&mut self, now: Now, ch: Channel, publish: &Pub) {
-        let Some(publishing) = self.publishing(ch) else {
+        let Some(publishing) = self.publisher(ch) else {
             return self.wrong_publisher(ch);
         };
         let record = record_of(publish);
@@ -112,7 +112,7 @@ impl Session {
     pub(super) fn publish_batch(&mut self, now: Now, ch: Channel, seq: Seq, batch: Batch) {
         let header = batch.header();
         let amount = Amount { msgs: u64::from(header.count), bytes: u64::from(header.raw_bytes) };
-        let Some(publishing) = self.publishing(ch) else {
+        let Some(publishing) = self.publisher(ch) else {
             return self.wrong_publisher(ch);
         };
         // Which of its records may overshoot is looked up only if one does.
@@ -329,6 +329,11 @@ impl Session {
         let detail = "more was published than pub_limit allows";
         self.refuse(ch, &Problem::new(ErrorCode::TooManyRequests, detail));
         self.close(Closing::Code(CloseCode::CreditViolation));
+    }
+
+    /// A channel that takes messages: nothing comes behind `close_pub`.
+    fn publisher(&mut self, ch: Channel) -> Option<&mut Publishing> {
+        self.publishing(ch).filter(|publishing| !publishing.is_closing)
     }
 
     fn publishing(&mut self, ch: Channel) -> Option<&mut Publishing> {

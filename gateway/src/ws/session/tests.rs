@@ -356,6 +356,15 @@ fn a_closed_channel_is_forgotten_when_its_last_publish_is_confirmed() {
 }
 
 #[test]
+fn nothing_is_published_behind_the_end_of_a_channel() {
+    let (mut play, _) = Play::opened();
+    play.publish(0);
+    play.receive(CH, ClientFrame::ClosePub(weir_protocol::ws::ClosePub {}));
+    play.publish(1);
+    assert_eq!(play.closing(), Some(Closing::Code(CloseCode::BadFrame)), "confirmed by then or not");
+}
+
+#[test]
 fn draining_waits_for_what_is_under_way_and_takes_nothing_new() {
     let (mut play, _) = Play::opened();
     play.publish(0);
