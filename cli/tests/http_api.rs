@@ -343,14 +343,20 @@ fn ranges_have_tags_and_may_be_kept_once_nothing_can_change_them() {
         let page = api.get(&format!("/v1/topics/t/messages{moving}"), &[]);
         assert_eq!(page.header("cache-control"), Some("no-store"), "{moving}");
     }
+    let end = "/v1/topics/t/messages?from=5&limit=5";
+    let all = api.get(end, &[]);
+    assert_eq!((all.status, all.header("up-to-date")), (200, Some("true")));
+    api.batch("t", &[LINES], "{\"data\":10}\n");
+    let more = api.get(end, &[("If-None-Match", all.header("etag").unwrap())]);
+    assert_eq!((more.status, &more.json()["up_to_date"]), (200, &false.into()), "it says something else now");
     let one = api.get("/v1/topics/t/messages/0/3", &[]);
     let tag = one.header("etag").unwrap().to_owned();
     assert_eq!(one.header("cache-control"), Some(compared));
     let one_of_life = api.get(&format!("/v1/topics/t/messages/0/3?incarnation={life}"), &[]);
     assert_eq!((one_of_life.header("cache-control"), one_of_life.body == one.body), (Some(kept), true));
     assert_eq!(api.get("/v1/topics/t/messages/0/3", &[("If-None-Match", &tag)]).status, 304);
-    assert_eq!(api.get("/v1/topics/t/messages/0/10", &[]).status, 416);
-    assert_eq!(api.get("/v1/topics/t/messages?from=10&wait=1", &[]).status, 204, "waited for in vain");
+    assert_eq!(api.get("/v1/topics/t/messages/0/11", &[]).status, 416);
+    assert_eq!(api.get("/v1/topics/t/messages?from=11&wait=1", &[]).status, 204, "waited for in vain");
     let unacceptable = api.get("/v1/topics/t/messages", &[("Accept", "image/png")]);
     assert_eq!((unacceptable.status, unacceptable.json()["code"].as_str()), (406, Some("not_acceptable")));
 

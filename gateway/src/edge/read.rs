@@ -217,7 +217,7 @@ pub(super) fn is_known(call: &Call, tag: &str) -> bool {
     lists.map(str::trim).any(|list| list == "*" || list.contains(tag))
 }
 
-/// Names the range, the topic's life, the form and what is wanted.
+/// Names the range, the topic's life, the form, what is wanted, and whether that was all there is.
 fn tag(page: &read::ReadPage, form: Form, filter: Option<&str>) -> String {
     let form = match form {
         Form::Json => "",
@@ -227,6 +227,7 @@ fn tag(page: &read::ReadPage, form: Form, filter: Option<&str>) -> String {
     };
     let wanted = filter.map(|text| format!(":f{:016x}", hash128(&[text.as_bytes()]) >> 64));
     let form = format!("{form}{}", wanted.unwrap_or_default());
+    let all = if page.up_to_date { ":all" } else { "" };
     let closed = if page.closed { ":c" } else { "" };
     // Of a range less is left when it is compacted: how many tells which of them it was, whether more is to go or not.
     let is_compacted = page.partitions.iter().any(|edge| edge.compacted_to > Offset(0));
@@ -236,10 +237,10 @@ fn tag(page: &read::ReadPage, form: Form, filter: Option<&str>) -> String {
     };
     let life = page.topic.incarnation;
     match page.single() {
-        Some(edge) => format!("\"{life}:{}:{}:{}{closed}{form}\"", edge.partition, edge.from, edge.next),
+        Some(edge) => format!("\"{life}:{}:{}:{}{all}{closed}{form}\"", edge.partition, edge.from, edge.next),
         None => {
             let ranges = page.partitions.iter().map(|edge| format!("{}-{}", edge.from, edge.next));
-            format!("\"{life}:*:{}{closed}{form}\"", ranges.collect::<Vec<_>>().join(","))
+            format!("\"{life}:*:{}{all}{closed}{form}\"", ranges.collect::<Vec<_>>().join(","))
         }
     }
 }
