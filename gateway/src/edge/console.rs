@@ -82,10 +82,10 @@ impl Console {
         }
         let rest = path.strip_prefix(&self.prefix)?;
         if !matches!(*method, Method::GET | Method::HEAD) {
-            let detail = format!("{method} is not among the methods of the console's files: {}", "GET, HEAD");
-            let mut problem = Problem::new(ErrorCode::MethodNotAllowed, detail);
-            problem.allow = Some("GET, HEAD".to_owned());
-            return Some(Err(problem));
+            let allowed = "GET, HEAD, OPTIONS";
+            let detail = format!("{method} is not among the methods of the console's files: {allowed}");
+            let problem = Problem::new(ErrorCode::MethodNotAllowed, detail);
+            return Some(Err(Problem { allow: Some(allowed.to_owned()), ..problem }));
         }
         if rest != "index.html"
             && let Some(file) = (self.find)(rest)

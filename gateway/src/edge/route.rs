@@ -89,15 +89,20 @@ impl Route {
                 return Ok(Self { operation, path: bind(parts, segments), query });
             }
             allowed.push(format!("{:?}", operation.verb).to_uppercase());
+            if operation.verb == Verb::Get {
+                allowed.push(Method::HEAD.to_string());
+            }
             is_of_verb = template.has_verb();
         }
         if allowed.is_empty() {
             return Err(Problem::new(ErrorCode::RouteNotFound, format!("there is no {}", uri.path())));
         }
-        let detail = format!("{method} is not among the methods of this resource: {}", allowed.join(", "));
-        let mut problem = Problem::new(ErrorCode::MethodNotAllowed, detail);
-        problem.allow = Some(allowed.join(", "));
-        Err(problem)
+        // Answered for every path.
+        allowed.push(Method::OPTIONS.to_string());
+        let allowed = allowed.join(", ");
+        let detail = format!("{method} is not among the methods of this resource: {allowed}");
+        let problem = Problem::new(ErrorCode::MethodNotAllowed, detail);
+        Err(Problem { allow: Some(allowed), ..problem })
     }
 
     /// A path parameter of the operation's template.
@@ -295,8 +300,12 @@ mod tests {
         for method in [Method::GET, Method::PUT, Method::PATCH, Method::DELETE] {
             let uri = "/v1/ns/shop/topics/orders:trim?dry_run=true".parse().unwrap();
             let refused = Route::find(&method, &uri).unwrap_err();
-            assert_eq!((refused.status, refused.allow.as_deref()), (405, Some("POST")), "{method}");
+            assert_eq!((refused.status, refused.allow.as_deref()), (405, Some("POST, OPTIONS")), "{method}");
         }
+        let refused = Route::find(&Method::POST, &"/v1/topics/orders".parse().unwrap()).unwrap_err();
+        let mut allowed: Vec<_> = refused.allow.as_deref().unwrap().split(", ").collect();
+        allowed.sort_unstable();
+        assert_eq!(allowed, ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "PUT"]);
         let read = find(Method::GET, "/v1/ns/shop/topics/orders:eat").unwrap();
         assert_eq!(read.name("topic").unwrap_err().code, "invalid_name", "no topic has such a name");
         assert_eq!(find(Method::POST, "/v1/topics/orders:eat").unwrap_err(), "method_not_allowed");
