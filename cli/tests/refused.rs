@@ -235,7 +235,7 @@ async fn a_content_type_that_no_header_can_tell_is_refused_in_every_form() {
 }
 
 #[tokio::test]
-async fn numbers_beyond_two_to_the_53_are_refused_by_name_in_every_form() {
+async fn numbers_beyond_two_to_the_53_and_limits_of_nothing_are_refused_by_name_in_every_form() {
     let mut api = Api::start();
     assert_eq!(api.send("PUT /v1/topics/t", &[], "").status, 201);
     let producer =
@@ -254,13 +254,13 @@ async fn numbers_beyond_two_to_the_53_are_refused_by_name_in_every_form() {
         let line = format!("{{\"data\":1,\"ttl_ms\":{too_high}}}");
         assert_eq!(api.refused(BATCH, &[LINES], line), (400, json!("ttl_ms")));
     }
-    for too_high in [TOO_HIGH, "9223372036854775808", "18446744073709551615"] {
+    for wrong in [TOO_HIGH, "9223372036854775808", "18446744073709551615", "0"] {
         for (field, config) in [
-            ("ttl_ms", format!("{{\"ttl_ms\":{too_high}}}")),
-            ("dedupe.window_ms", format!("{{\"dedupe\":{{\"window_ms\":{too_high}}}}}")),
-            ("retention.age_ms", format!("{{\"retention\":{{\"age_ms\":{too_high}}}}}")),
-            ("retention.bytes", format!("{{\"retention\":{{\"bytes\":{too_high}}}}}")),
-            ("retention.records", format!("{{\"retention\":{{\"records\":{too_high}}}}}")),
+            ("ttl_ms", format!("{{\"ttl_ms\":{wrong}}}")),
+            ("dedupe.window_ms", format!("{{\"dedupe\":{{\"window_ms\":{wrong}}}}}")),
+            ("retention.age_ms", format!("{{\"retention\":{{\"age_ms\":{wrong}}}}}")),
+            ("retention.bytes", format!("{{\"retention\":{{\"bytes\":{wrong}}}}}")),
+            ("retention.records", format!("{{\"retention\":{{\"records\":{wrong}}}}}")),
         ] {
             assert_eq!(api.refused("PATCH /v1/topics/t", &[], &config), (400, json!(field)), "{config}");
             assert_eq!(api.refused("PUT /v1/topics/u", &[], &config), (400, json!(field)), "{config}");

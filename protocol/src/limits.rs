@@ -70,6 +70,8 @@ pub const DELAY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 pub const DEDUPE_ENTRIES_MAX: usize = 1_000_000;
 /// How long an idempotency key is remembered unless the topic says otherwise, in milliseconds.
 pub const DEDUPE_WINDOW_MS_DEFAULT: u64 = 600_000;
+/// The shortest such time that a topic may say, in milliseconds.
+pub const DEDUPE_WINDOW_MS_MIN: u64 = 1_000;
 /// An idle producer is forgotten after this long, in milliseconds (seven days).
 pub const PRODUCER_IDLE_MS: u64 = 7 * 24 * 3600 * 1000;
 /// Sequence numbers remembered below a producer's highest on a topic of several partitions.

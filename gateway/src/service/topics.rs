@@ -8,7 +8,7 @@ use prost::Message;
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{ConfigVersion, Incarnation, Name, ShardId, TopicPath};
-use weir_protocol::limits::{DEDUPE_WINDOW_MS_DEFAULT, INTEGER_MAX, PARTITIONS_MAX};
+use weir_protocol::limits::{DEDUPE_WINDOW_MS_DEFAULT, DEDUPE_WINDOW_MS_MIN, INTEGER_MAX, PARTITIONS_MAX};
 use weir_protocol::rpc::{
     CreateTopicRequest, DeleteTopicRequest, Level, ListTopicsRequest, Method, PartitionRef, PartitionStats,
     PartitionStatsList, PartitionStatsRequest, TopicConfig, TopicCreated, TopicDescription, TopicList,
@@ -89,7 +89,7 @@ impl Topics {
         self.storage.ready(deadline).await?;
         check_config(&config, self.storage.level_max())?;
         check_content_type(&config)?;
-        check_numbers(&config, &TopicConfig::default())?;
+        check_numbers(&config, None)?;
         self.namespaces.find(&path.tenant, &path.namespace, deadline).await?;
         self.create_in_namespace(path, config, false, deadline).await
     }
@@ -205,7 +205,7 @@ impl Topics {
             let topic = self.get(path).await?;
             let config = change((*topic.config).clone());
             check_config(&config, self.storage.level_max())?;
-            check_numbers(&config, &topic.config)?;
+            check_numbers(&config, Some(&topic.config))?;
             // What it has, from before this was checked, does not keep anybody from changing the rest.
             if config.content_type != topic.config.content_type {
                 check_content_type(&config)?;
@@ -366,21 +366,25 @@ fn check_config(config: &TopicConfig, level_max: Level) -> Result<(), ServiceErr
     Ok(())
 }
 
-/// Refuses a number beyond what JSON tells everybody alike, unless the topic has it already: `before`.
-fn check_numbers(config: &TopicConfig, before: &TopicConfig) -> Result<(), ServiceError> {
+/// Refuses a number that is too low, or beyond what JSON tells everybody alike, unless the topic has it already:
+/// `before`.
+fn check_numbers(config: &TopicConfig, before: Option<&TopicConfig>) -> Result<(), ServiceError> {
     let numbers = |config: &TopicConfig| {
         [
-            ("retention.age_ms", config.retention_age_ms),
-            ("retention.bytes", config.retention_bytes),
-            ("retention.records", config.retention_records),
-            ("dedupe.window_ms", Some(config.dedupe_window_ms)),
-            ("ttl_ms", config.ttl_ms),
+            ("retention.age_ms", 1, config.retention_age_ms),
+            ("retention.bytes", 1, config.retention_bytes),
+            ("retention.records", 1, config.retention_records),
+            ("dedupe.window_ms", DEDUPE_WINDOW_MS_MIN, Some(config.dedupe_window_ms)),
+            ("ttl_ms", 1, config.ttl_ms),
         ]
     };
-    let changed = numbers(config).into_iter().zip(numbers(before)).filter(|(now, before)| now != before);
-    for ((field, number), _) in changed {
-        if let Some(number) = number.filter(|number| *number > INTEGER_MAX) {
-            let detail = format!("{field} is {number}; up to {INTEGER_MAX} is allowed");
+    let before = before.map(numbers);
+    for (at, (field, least, number)) in numbers(config).into_iter().enumerate() {
+        if before.is_some_and(|before| before[at].2 == number) {
+            continue;
+        }
+        if let Some(number) = number.filter(|number| !(least..=INTEGER_MAX).contains(number)) {
+            let detail = format!("{field} is {number}; {least} to {INTEGER_MAX} are allowed");
             return Err(ServiceError::new(ErrorCode::InvalidConfig, detail).with_field(field));
         }
     }
