@@ -1190,7 +1190,7 @@ export interface components {
             offset: number;
             /**
              * Format: int64
-             * @description Deliveries so far.
+             * @description Deliveries so far; 0 of a message that is settled or dead. A dead letter has its number in `weir-dead-attempts`.
              */
             attempts: number;
             /** @description Who holds it, if they said so. */

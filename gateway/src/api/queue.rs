@@ -372,7 +372,7 @@ pub struct LeasedRecord {
     pub partition: u32,
     /// Offset.
     pub offset: u64,
-    /// Deliveries so far.
+    /// Deliveries so far; 0 of a message that is settled or dead. A dead letter has its number in `weir-dead-attempts`.
     pub attempts: u32,
     /// Who holds it, if they said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
