@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use weir_protocol::ids::{Offset, TimestampMs};
 
-use super::event::Fence;
 use super::leases::{Lease, Leases, State, after};
-use super::part::Part;
 
 impl Leases {
     /// What holders with names that begin with `old` hold is held by `new`, each for the time of its lease from now on.
@@ -58,14 +56,6 @@ impl Leases {
             if let State::Settling(Some(lease)) = &mut known.state {
                 change(&mut known.holder, lease);
             }
-        }
-    }
-
-    /// Who leased a record goes without having been sent it, which then is [released](Leases::release):
-    /// unless another call repeated the one that leased it, and was sent it.
-    pub fn give_back(&mut self, part: &Part, offset: Offset, fence: Fence) {
-        if self.lease(offset, fence).is_some_and(|lease| !lease.has_left) {
-            self.release(part, offset, fence);
         }
     }
 

@@ -296,35 +296,6 @@ impl Leases {
         });
     }
 
-    /// The bytes of a lease leave now, and its time begins. Returns its deadline; `None` if it ended meanwhile.
-    pub fn started(&mut self, offset: Offset, fence: Fence, now: TimestampMs) -> Option<TimestampMs> {
-        let deadline = self.renew(offset, fence, now)?;
-        self.leaves(offset, fence);
-        Some(deadline)
-    }
-
-    /// The time of a lease begins anew, and its bytes have not left yet if they had not before. Returns its deadline;
-    /// `None` if it ended meanwhile.
-    pub fn renew(&mut self, offset: Offset, fence: Fence, now: TimestampMs) -> Option<TimestampMs> {
-        let lease = self.lease(offset, fence)?;
-        let deadline = after(now, lease.lease_ms);
-        self.change(offset, |known| known.state = State::Leased(Lease { deadline, ..lease }));
-        Some(deadline)
-    }
-
-    /// The bytes of a lease leave now, in the time that it has already. Returns its deadline; `None` if it ended
-    /// meanwhile.
-    pub fn leaves(&mut self, offset: Offset, fence: Fence) -> Option<TimestampMs> {
-        let lease = self.lease(offset, fence)?;
-        self.change(offset, |known| known.state = State::Leased(Lease { has_left: true, ..lease }));
-        Some(lease.deadline)
-    }
-
-    pub(super) fn lease(&self, offset: Offset, fence: Fence) -> Option<Lease> {
-        let known = self.known.get(&offset).filter(|known| known.fence == fence)?;
-        if let State::Leased(lease) = known.state { Some(lease) } else { None }
-    }
-
     /// The leases given under a key that are still held, in the order of offsets.
     #[must_use]
     pub fn repeat(&self, key: PullKey, now: TimestampMs) -> Vec<Grant> {

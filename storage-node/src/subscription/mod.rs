@@ -43,6 +43,7 @@ mod retries;
 mod roster;
 #[cfg(test)]
 mod roster_model;
+mod sending;
 mod settle;
 mod standing;
 mod stored;
