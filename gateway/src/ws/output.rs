@@ -19,7 +19,7 @@ use crate::service::subscriptions::Leased;
 const MESSAGE_BYTES: usize = 128 << 10;
 /// A frame of records is sealed at this many bytes of payload.
 const FRAME_BYTES: u64 = 64 << 10;
-/// Shared bytes up to so many are copied: a part of a message costs about as much.
+/// Records' bytes up to so many are copied: a part of a message costs about as much.
 const COPIED_BYTES_MAX: usize = 512;
 
 /// The two forms of the subprotocol.
@@ -125,15 +125,18 @@ impl Output {
         for body in bodies {
             self.bytes.extend_from_slice(&binary::deliveries_head(ch, n, body));
             n += body.count();
-            if body.bytes().len() <= COPIED_BYTES_MAX {
-                self.bytes.extend_from_slice(body.bytes());
-            } else {
-                let head = self.bytes.split().freeze();
-                self.parts_bytes += head.len() + body.bytes().len();
-                self.parts.extend([head, body.bytes().clone()]);
-            }
+            self.parts_bytes += put_part(&mut self.parts, &mut self.bytes, body.bytes());
             self.seal_at(MESSAGE_BYTES);
         }
+    }
+
+    /// Adds a binary frame of records, whose batches go out from where they are.
+    fn put_deliveries(&mut self, ch: Channel, frame: &Deliveries) {
+        let Self { bytes, parts, parts_bytes, .. } = self;
+        binary::put_deliveries(bytes, ch, frame, |bytes, batch| {
+            *parts_bytes += put_part(parts, bytes, batch)
+        });
+        self.seal_at(MESSAGE_BYTES);
     }
 
     /// Batches go out as they came, with the range of records that is meant.
@@ -147,7 +150,7 @@ impl Output {
                     &mut frame,
                     Deliveries { n, staged, leases: Vec::new(), topic: None, slices: Vec::new() },
                 );
-                self.put(ch, &ServerFrame::Deliveries(full));
+                self.put_deliveries(ch, &full);
                 frame_bytes = 0;
             }
             frame.staged = staged;
@@ -157,7 +160,7 @@ impl Output {
             frame.slices.push(Delivery { first: slice.first, take: slice.take, batch });
         }
         if !frame.slices.is_empty() {
-            self.put(ch, &ServerFrame::Deliveries(frame));
+            self.put_deliveries(ch, &frame);
         }
     }
 
@@ -251,7 +254,7 @@ impl Output {
             let bytes = slice.batch.bytes().len() as u64;
             if !frame.slices.is_empty() && frame_bytes + bytes > FRAME_BYTES {
                 n += frame.count();
-                self.put(ch, &ServerFrame::Deliveries(std::mem::replace(&mut frame, empty(n))));
+                self.put_deliveries(ch, &std::mem::replace(&mut frame, empty(n)));
                 frame_bytes = 0;
             }
             let leases_before = frame.leases.len();
@@ -263,7 +266,7 @@ impl Output {
             }
         }
         if !frame.slices.is_empty() {
-            self.put(ch, &ServerFrame::Deliveries(frame));
+            self.put_deliveries(ch, &frame);
         }
     }
 
@@ -308,6 +311,18 @@ impl Output {
     }
 }
 
+/// Puts bytes behind a message: a part of it, unless they are few. Returns how many bytes became parts.
+fn put_part(parts: &mut Vec<Bytes>, message: &mut BytesMut, part: &Bytes) -> usize {
+    if part.len() <= COPIED_BYTES_MAX {
+        message.extend_from_slice(part);
+        return 0;
+    }
+    let head = message.split().freeze();
+    let bytes = head.len() + part.len();
+    parts.extend([head, part.clone()]);
+    bytes
+}
+
 /// What the next run has in a slice; taken from it.
 fn part_within(runs: &mut Peekable<impl Iterator<Item = LeaseRun>>, slice: &RecordSlice) -> Option<LeaseRun> {
     let run = runs.peek_mut().filter(|run| run.first < slice.end())?;
@@ -331,7 +346,7 @@ fn staged_in(slice: &RecordSlice) -> Option<Term> {
 mod tests {
     use std::sync::Arc;
 
-    use weir_protocol::batch::{Batch, BatchBuilder, Compression, HeadersBuilder, RecordParts};
+    use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, RecordParts};
     use weir_protocol::ids::{Offset, PartitionId, TimestampMs};
     use weir_protocol::ws::CaughtUp;
 
@@ -483,6 +498,41 @@ mod tests {
         let seen: Vec<_> =
             (1..).zip(records).map(|(n, (record, of))| (n, record.offset.0, lease(of))).collect();
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn large_batches_go_out_from_where_they_are() {
+        let mut builder = BatchBuilder::anonymous();
+        for _ in 0..4 {
+            builder
+                .push(RecordParts { key: None, headers: &Headers::default(), value: &[b'v'; 1_000] })
+                .unwrap();
+        }
+        let built = builder.build(Compression::None).unwrap();
+        let placed = built.placed(Offset(10), TimestampMs(5), PartitionId(2)).concat();
+        let large = RecordSlice { batch: Batch::parse(placed.into()).unwrap(), ..slice(10, 4, 99) };
+        let as_leased = |output: &mut Output| {
+            let slices = vec![large.clone(), leased().slices.remove(1)];
+            output.deliver_leased(Channel(7), 1, Leased { slices, ..leased() })
+        };
+        let as_read = |output: &mut Output| {
+            output.deliver(Channel(7), 1, Parcel::Own(vec![large.clone(), slice(10, 4, 99), large.clone()]))
+        };
+        let ways: [(&dyn Fn(&mut Output) -> Result<(), BatchError>, usize); 2] =
+            [(&as_leased, 1), (&as_read, 2)];
+        for (way, times) in ways {
+            let mut output = Output::new(Form::Binary);
+            way(&mut output).unwrap();
+            let messages = output.take();
+            let [Outgoing::Parts(parts)] = &messages[..] else { panic!("{messages:?}") };
+            let is_it = |part: &&Bytes| part.as_ptr() == large.batch.bytes().as_ptr();
+            assert_eq!(parts.iter().filter(is_it).count(), times);
+            let sent = whole(&messages[0]);
+            let (ch, frame) = binary::take_server_frame(&mut sent.clone()).unwrap().unwrap();
+            let mut copied = BytesMut::new();
+            binary::put_server_frame(&mut copied, ch, &frame);
+            assert_eq!(sent, copied, "the same bytes as if they were copied");
+        }
     }
 
     #[test]

@@ -79,15 +79,8 @@ pub fn put_server_frame(message: &mut BytesMut, ch: Channel, frame: &ServerFrame
     let head = FrameHead { frame: frame.frame_type(), flags: 0, ch, arg: 0 };
     match frame {
         ServerFrame::Deliveries(deliveries) => {
-            let flags = match (deliveries.leases.is_empty(), deliveries.staged) {
-                (false, _) => FLAG_LEASED,
-                (true, Some(_)) => FLAG_STAGED,
-                (true, None) => 0,
-            };
-            let body_bytes = deliveries.body_bytes();
-            message.reserve(HEADER_BYTES + body_bytes);
-            message.put_slice(&FrameHead { flags, arg: deliveries.n, ..head }.encode(body_bytes));
-            deliveries.encode(message);
+            message.reserve(HEADER_BYTES + deliveries.body_bytes());
+            put_deliveries(message, ch, deliveries, |message, batch| message.put_slice(batch));
         }
         ServerFrame::Confirm(confirm) => {
             let flags = if confirm.upto.is_none() { FLAG_NOTHING_YET } else { 0 };
@@ -101,6 +94,24 @@ pub fn put_server_frame(message: &mut BytesMut, ch: Channel, frame: &ServerFrame
         }
         _ => put(message, head, text(server_body(frame).as_deref())),
     }
+}
+
+/// Adds what [`put_server_frame`] adds of a frame of records; the bytes of its batches go to `put`, in order: behind what
+/// is in the message by then.
+pub fn put_deliveries(
+    message: &mut BytesMut,
+    ch: Channel,
+    frame: &Deliveries,
+    put: impl FnMut(&mut BytesMut, &Bytes),
+) {
+    let flags = match (frame.leases.is_empty(), frame.staged) {
+        (false, _) => FLAG_LEASED,
+        (true, Some(_)) => FLAG_STAGED,
+        (true, None) => 0,
+    };
+    let head = FrameHead { frame: FrameType::Msgs, flags, ch, arg: frame.n };
+    message.put_slice(&head.encode(frame.body_bytes()));
+    frame.encode(message, put);
 }
 
 /// The header in front of `body`, for a reader whose next delivery is `n` on `ch`: both together are what

@@ -163,7 +163,8 @@ impl Deliveries {
         self.topic.as_ref().map_or("", Name::as_str)
     }
 
-    pub(super) fn encode(&self, out: &mut BytesMut) {
+    /// Lays out the body; each batch goes to `put`, behind what stands in front of it.
+    pub(super) fn encode(&self, out: &mut BytesMut, mut put: impl FnMut(&mut BytesMut, &Bytes)) {
         if !self.leases.is_empty() {
             out.put_u32_le(u32::try_from(self.leases.len()).expect("as many as fit a message"));
             out.put_u32_le(u32::try_from(self.topic_text().len()).expect("a name is short"));
@@ -182,8 +183,8 @@ impl Deliveries {
             out.put_u64_le(first.0);
             out.put_u32_le(*take);
             out.put_u32_le(u32::try_from(head.len() + rest.len()).expect("a batch's length is a u32"));
-            out.put_slice(head);
-            out.put_slice(rest);
+            put(out, head);
+            put(out, rest);
         }
     }
 
@@ -230,7 +231,7 @@ impl DeliveriesBody {
     pub fn of(slices: Vec<Delivery>) -> Self {
         let frame = Deliveries { n: 0, staged: None, leases: Vec::new(), topic: None, slices };
         let mut bytes = BytesMut::with_capacity(frame.body_bytes());
-        frame.encode(&mut bytes);
+        frame.encode(&mut bytes, |bytes, batch| bytes.put_slice(batch));
         Self { count: frame.count(), bytes: bytes.freeze() }
     }
 
