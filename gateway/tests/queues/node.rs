@@ -105,6 +105,7 @@ impl Service for Playing {
     fn call(&self, _: &Peer, request: Request) {
         let (node, runtime) = (Arc::clone(&self.0), tokio::runtime::Handle::current());
         let Request { method, shard, body, reply, .. } = request;
+        let body = body.into_bytes();
         if method == Method::ClusterMap {
             return reply.finish(vec![node.map().encode_to_vec().into()]);
         }

@@ -16,9 +16,10 @@
 //! ```
 //!
 //! Messages are Protocol Buffers (prost), so that fields can be added. Those that carry record batches are
-//! [`Packet`]s: a message followed by the batches' bytes, which are never re-encoded or copied on decode.
+//! [`Packet`]s: a message followed by the batches' bytes, which are never re-encoded, nor copied on decode.
 //! Field numbers are never reused.
 
+mod body;
 mod cluster;
 mod consume;
 mod fork;
@@ -36,6 +37,7 @@ mod subscription;
 mod subscription_list;
 mod topic;
 
+pub use body::*;
 pub use cluster::*;
 pub use consume::*;
 pub use fork::*;

@@ -3,14 +3,16 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 
+use super::Body;
+
 /// A message and the bytes that follow it: `u32 LE length of the message | message | payload`.
 /// The message says how the payload is divided.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Packet<M> {
     /// The message.
     pub message: M,
-    /// What follows it, as one slice.
-    pub payload: Bytes,
+    /// What follows it.
+    pub payload: Body,
 }
 
 /// Why a body is not the expected message. The call is refused as malformed.
@@ -45,7 +47,8 @@ impl<M: Message + Default> Packet<M> {
     ///
     /// # Errors
     /// [`PacketError`] if it is cut short or not an `M`.
-    pub fn decode(mut body: Bytes) -> Result<Self, PacketError> {
+    pub fn decode(body: impl Into<Body>) -> Result<Self, PacketError> {
+        let mut body = body.into();
         let whole = body.len();
         if whole < 4 {
             return Err(PacketError::Truncated(whole));
@@ -70,7 +73,7 @@ mod tests {
             ReadAnswer { slices: vec![Slice { first: 7, take: 2, batch_bytes: 5 }], ..Default::default() };
         let whole = Bytes::from(encode_packet(&message, [Bytes::from_static(b"batch")]).concat());
         let packet = Packet::<ReadAnswer>::decode(whole.clone()).unwrap();
-        assert_eq!((packet.message, &packet.payload[..]), (message, &b"batch"[..]));
+        assert_eq!((packet.message, &packet.payload.into_bytes()[..]), (message, &b"batch"[..]));
         for cut in 0..whole.len() - 5 {
             assert!(Packet::<ReadAnswer>::decode(whole.slice(..cut)).is_err(), "cut at {cut}");
         }

@@ -362,7 +362,7 @@ impl Taker {
         metrics::add(&self.outbox.metrics.frames_out, 1);
         metrics::add(&self.outbox.metrics.bytes_out, frame.bytes);
         self.outbox.account(&frame, true);
-        Some((Frame { head: frame.head, body: joined(frame.body) }, frame.bytes))
+        Some((Frame { head: frame.head, body: frame.body.into() }, frame.bytes))
     }
 
     /// Waits until there are frames; false if no more will come. Only when all that were there are taken.
@@ -385,15 +385,6 @@ impl Drop for Taker {
         self.frames.drain(..).for_each(|frame| self.outbox.account(&frame, true));
         self.left.notify_one();
     }
-}
-
-/// One segment is passed on as it is, several are copied together.
-fn joined(mut segments: Vec<Bytes>) -> Bytes {
-    segments.retain(|segment| !segment.is_empty());
-    if segments.len() <= 1 {
-        return segments.pop().unwrap_or_default();
-    }
-    segments.concat().into()
 }
 
 #[cfg(test)]

@@ -53,12 +53,13 @@ impl Service for NodeService {
             return request.reply.refuse(Refusal::new(ErrorCode::NotLeader, detail));
         };
         let Request { method, body, reply, received, .. } = request;
+        if method == Method::Publish {
+            let sender = Sender(peer.connection);
+            return publish::publish(&shard, &self.room, sender, self.is_synced, (body, received), reply);
+        }
+        let body = body.into_bytes();
         match method {
-            Method::ClusterMap => unreachable!("answered above"),
-            Method::Publish => {
-                let sender = Sender(peer.connection);
-                publish::publish(&shard, &self.room, sender, self.is_synced, (body, received), reply);
-            }
+            Method::ClusterMap | Method::Publish => unreachable!("answered above"),
             Method::Read => spawn(cursor::read(shard, body, reply)),
             Method::Subscribe => {
                 if let Some(subscribing) = cursor::subscribe(shard, body, reply) {

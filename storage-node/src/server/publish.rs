@@ -11,7 +11,7 @@ use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId};
 use weir_protocol::rpc::{
-    Level, Packet, PublishAnswer, PublishItem, PublishRequest, PublishResult, Refusal, Stages,
+    Body, Level, Packet, PublishAnswer, PublishItem, PublishRequest, PublishResult, Refusal, Stages,
 };
 use weir_transport::Reply;
 
@@ -30,7 +30,7 @@ pub(super) fn publish(
     room: &Room,
     sender: Sender,
     is_synced: bool,
-    (body, received): (Bytes, Instant),
+    (body, received): (Body, Instant),
     reply: Reply,
 ) {
     let metrics = shard.shared.metrics();
@@ -169,7 +169,7 @@ impl Waiter for PublishCall {
     }
 }
 
-fn prepare(shard: &ShardHandle, body: Bytes) -> Result<(u32, Vec<Change>), Refusal> {
+fn prepare(shard: &ShardHandle, body: Body) -> Result<(u32, Vec<Change>), Refusal> {
     let packet = Packet::<PublishRequest>::decode(body)
         .map_err(|error| Refusal::new(ErrorCode::Malformed, error.to_string()))?;
     let mut payload = packet.payload;
@@ -217,7 +217,7 @@ fn check_version(shard: &ShardHandle, item: &PublishItem) -> Result<(), Refusal>
 }
 
 /// One item. Its batch's checksum is verified here, once, and by every reader; records were walked by the gateway.
-fn change(item: &PublishItem, payload: &mut Bytes) -> Result<Change, Refusal> {
+fn change(item: &PublishItem, payload: &mut Body) -> Result<Change, Refusal> {
     let refuse = |detail: String| Refusal::new(ErrorCode::InvalidBatch, detail);
     if payload.len() < item.batch_bytes as usize {
         return Err(refuse("the payload is shorter than its items say".to_owned()));

@@ -10,7 +10,7 @@ use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordPart
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, ProducerKey, Seq, ShardId};
 use weir_protocol::rpc::{
-    At, CreateTopicRequest, Credit, Event, Level, Method, Packet, Placed, PublishAnswer, PublishItem,
+    At, Body, CreateTopicRequest, Credit, Event, Level, Method, Packet, Placed, PublishAnswer, PublishItem,
     PublishRequest, ReadAnswer, ReadRequest, Refusal, SubscribeEvent, SubscribeRequest, TopicConfig,
     TopicCreated, TopicName, encode_packet,
 };
@@ -222,8 +222,8 @@ pub(crate) async fn read(
     }
 }
 
-pub(crate) fn values(slices: &[weir_protocol::rpc::Slice], mut payload: Bytes) -> Vec<String> {
-    let mut values = Vec::new();
+pub(crate) fn values(slices: &[weir_protocol::rpc::Slice], payload: impl Into<Body>) -> Vec<String> {
+    let (mut values, mut payload) = (Vec::new(), payload.into().into_bytes());
     for slice in slices {
         let batch = Batch::take_from(&mut payload).unwrap();
         let wanted = slice.first..slice.first + u64::from(slice.take);

@@ -88,7 +88,7 @@ pub(crate) async fn pull_at(
     match link.call(Method::Pull, shard, vec![request.encode_to_vec().into()], WAIT).await {
         Ok(answer) => {
             let packet = Packet::<PullAnswer>::decode(answer).unwrap();
-            Ok((packet.message, packet.payload))
+            Ok((packet.message, packet.payload.into_bytes()))
         }
         Err(CallError::Refused(refusal)) => Err(refusal.error_code()),
         Err(other) => panic!("{other}"),

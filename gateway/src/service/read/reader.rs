@@ -231,7 +231,7 @@ impl Reader {
         let origin =
             Origin { partition, committed_end: Offset(answer.committed_end), term: Term(answer.term) };
         Ok(PartitionRead {
-            slices: unpack(&answer.slices, packet.payload, origin)?,
+            slices: unpack(&answer.slices, packet.payload.into_bytes(), origin)?,
             edge: PartitionEdge {
                 partition,
                 from: Offset(answer.from),

@@ -317,7 +317,7 @@ impl NodeStream {
                     committed_end: Offset(records.committed_end),
                     term: Term(records.term),
                 };
-                let slices = unpack(&records.slices, packet.payload, origin)?;
+                let slices = unpack(&records.slices, packet.payload.into_bytes(), origin)?;
                 if slices.is_empty() {
                     return Err(bad("records without any"));
                 }

@@ -359,7 +359,7 @@ impl<'a> Puller<'a> {
         let packet = Packet::<PullAnswer>::decode(answer)
             .map_err(|error| ServiceError::bad_answer(&error.to_string(), Outcome::Unknown))?;
         let origin = Origin { partition, committed_end: Offset(u64::MAX), term: Term(0) };
-        let slices = unpack(&packet.message.slices, packet.payload, origin)?;
+        let slices = unpack(&packet.message.slices, packet.payload.into_bytes(), origin)?;
         let mut records = Vec::with_capacity(packet.message.grants.len());
         for slice in slices {
             for record in slice.records().map_err(|error| corrupt(&error))? {

@@ -238,7 +238,8 @@ impl Connection {
         // A refusal is the last answer, whether it says so or not.
         let is_last = flags & (FLAG_END | FLAG_REFUSED) != 0;
         let answer = if flags & FLAG_REFUSED == 0 {
-            Ok(frame.body)
+            // What is kept of an answer is small beside what it may be a slice of.
+            Ok(frame.body.into_bytes())
         } else {
             let refusal = Refusal::decode(frame.body);
             Err(refusal.map_err(|_| EndReason::Violation("a refusal cannot be decoded"))?)

@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use bytes::Bytes;
 use weir_protocol::ids::{NodeId, ShardId};
-use weir_protocol::rpc::Method;
+use weir_protocol::rpc::{Body, Method};
 
 use super::reply::Reply;
 
@@ -30,8 +29,8 @@ pub struct Request {
     /// The shard it is for.
     pub shard: ShardId,
     /// The message. A slice of a read buffer of up to 256 KiB (or one large frame), which lives as long as any
-    /// slice of it: what is kept long and is small is better copied. In one process, the caller's own bytes.
-    pub body: Bytes,
+    /// slice of it: what is kept long and is small is better copied. In one process, the caller's own pieces.
+    pub body: Body,
     /// Answers it.
     pub reply: Reply,
     /// When it was read from the socket.

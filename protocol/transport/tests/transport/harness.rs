@@ -33,7 +33,7 @@ pub(crate) fn service(call: impl Fn(&Peer, Request) + Send + Sync + 'static) -> 
 }
 
 pub(crate) fn echo() -> Arc<dyn Service> {
-    service(|_, request| request.reply.finish(vec![request.body]))
+    service(|_, request| request.reply.finish(vec![request.body.into_bytes()]))
 }
 
 pub(crate) fn identity() -> Identity {

@@ -102,7 +102,9 @@ async fn several_answers_arrive_in_order_and_an_empty_last_one_is_the_bare_end()
         service(|_, request| {
             request.reply.send(vec![Bytes::from_static(b"memory")]);
             request.reply.send(vec![Bytes::from_static(b"durable")]);
-            request.reply.finish(if request.body.is_empty() { Vec::new() } else { vec![request.body] });
+            request.reply.finish(
+                Some(request.body.into_bytes()).filter(|body| !body.is_empty()).into_iter().collect(),
+            );
         }),
     );
     for (last, expected) in [("", 2), ("quorum", 3)] {

@@ -16,7 +16,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, ShardId, TimestampMs};
 use weir_protocol::limits::{SETTLE_ITEMS_MAX, SETTLE_OUTPUT_BYTES_MAX, SETTLE_OUTPUTS_MAX, WAIT_MS_MAX};
 use weir_protocol::rpc::{
-    Output, OutputName, OutputResult, Packet, Refusal, SettleAndPublishAnswer, SettleAndPublishRequest,
+    Body, Output, OutputName, OutputResult, Packet, Refusal, SettleAndPublishAnswer, SettleAndPublishRequest,
     SettleItem,
 };
 
@@ -113,7 +113,7 @@ fn actions(items: &[SettleItem]) -> Result<Vec<Action>, Refusal> {
 }
 
 /// The outputs as their entry carries them, but for their names.
-fn outputs(request: &SettleAndPublishRequest, mut payload: Bytes) -> Result<Vec<SubBatch>, Refusal> {
+fn outputs(request: &SettleAndPublishRequest, mut payload: Body) -> Result<Vec<SubBatch>, Refusal> {
     let wrong = |detail: String| Refusal::new(ErrorCode::InvalidBatch, detail);
     let (mut subs, mut records) = (Vec::with_capacity(request.outputs.len()), 0);
     for output in &request.outputs {

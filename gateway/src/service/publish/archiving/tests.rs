@@ -32,9 +32,9 @@ struct Stands {
 struct Node(watch::Sender<Stands>);
 
 impl Node {
-    fn publish(&self, body: Bytes) -> PublishAnswer {
+    fn publish(&self, body: Body) -> PublishAnswer {
         let packet = Packet::<PublishRequest>::decode(body).unwrap();
-        let mut payload = packet.payload.clone();
+        let mut payload = packet.payload.into_bytes();
         let results = packet.message.items.iter().map(|_| {
             let batch = Batch::take_from(&mut payload).unwrap();
             let header = batch.header();

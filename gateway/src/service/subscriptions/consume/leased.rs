@@ -55,7 +55,7 @@ pub(super) fn read(
     let packet = Packet::<ConsumeEvent>::decode(body).map_err(|error| bad(&error.to_string()))?;
     let mut event = packet.message;
     let origin = Origin { partition, committed_end: Offset(u64::MAX), term: Term(0) };
-    let slices = unpack(&event.slices, packet.payload, origin)?;
+    let slices = unpack(&event.slices, packet.payload.into_bytes(), origin)?;
     let runs = std::mem::take(&mut event.runs);
     if runs.is_empty() {
         return Ok((event, None));
