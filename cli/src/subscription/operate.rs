@@ -201,7 +201,8 @@ async fn redriven(api: &Api, args: &RedriveArgs, is_dry_run: bool) -> anyhow::Re
         let answer = api.send(Method::POST, &to, HeaderMap::new(), body.to_string()).await?.json()?;
         let ids = answer["redriven"].as_array().context("the gateway's answer names no messages")?;
         done.ids.extend(ids.iter().filter_map(Value::as_str).map(str::to_owned));
-        done.dead_again = done.dead_again.max(answer["dead_again"].as_u64().unwrap_or(0));
+        // Each request counts its own.
+        done.dead_again += answer["dead_again"].as_u64().unwrap_or(0);
         done.is_stopped = answer["stopped"] == json!(true);
         if let Some(bar) = &bar {
             bar.set_message(format!("{} redriven", done.ids.len()));

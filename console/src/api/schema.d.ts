@@ -2105,7 +2105,7 @@ export interface components {
             redriven: string[];
             /**
              * Format: int64
-             * @description How many of them were dead again before the last one was redriven.
+             * @description How many of them were dead again before the last one of their partition was redriven.
              */
             dead_again: number;
             /** @description It ended early: too many were. */

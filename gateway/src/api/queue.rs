@@ -553,7 +553,7 @@ pub struct Redriven {
     pub dry_run: bool,
     /// What will be delivered again. What was not dead, or does not exist any more, is not among them.
     pub redriven: Vec<String>,
-    /// How many of them were dead again before the last one was redriven.
+    /// How many of them were dead again before the last one of their partition was redriven.
     pub dead_again: u64,
     /// It ended early: too many were.
     pub stopped: bool,

@@ -464,6 +464,16 @@ async fn a_redrive_that_fails_half_way_does_not_say_that_nothing_happened() {
 }
 
 #[tokio::test]
+async fn what_is_dead_again_is_counted_over_all_partitions() {
+    let play = Play::start(&[1, 2]).await;
+    all_dead(&play, 2, 3).await;
+    play.node.state.lock().dies_again = true;
+    let done = play.post("billing:redrive", &json!({"rate": 8, "stop_after": 0})).await;
+    assert_eq!(done.body["redriven"].as_array().map(Vec::len), Some(6), "{done:?}");
+    assert_eq!(done.body["dead_again"], 4, "of each partition those that were redriven before the last one");
+}
+
+#[tokio::test]
 async fn a_seek_sums_what_it_would_do_and_does_it_when_told() {
     let play = Play::start(&[1, 1]).await;
     play.create("billing").await;

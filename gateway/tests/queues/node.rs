@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub(crate) calls: Vec<(Method, u32)>,
     /// What was asked to be settled, by partition.
     pub(crate) settles: Vec<(u32, Vec<SettleItem>)>,
+    /// Whatever is redriven is dead again at once.
+    pub(crate) dies_again: bool,
     /// Pulls under way.
     pub(crate) pulling: usize,
     address: String,
@@ -459,6 +461,10 @@ impl State {
     }
 
     fn redrive(&mut self, request: &RedriveRequest) -> Result<RedriveAnswer, Refusal> {
+        let dead_again = if self.dies_again { request.watched.len() as u64 } else { 0 };
+        if request.give_up_at > 0 && dead_again >= request.give_up_at.into() {
+            return Ok(RedriveAnswer { redriven: Vec::new(), next: Some(request.from), dead_again });
+        }
         let part = self.part(&request.part)?;
         let is_wanted = |offset: &u64| request.offsets.is_empty() || request.offsets.contains(offset);
         let mut dead = part.dead.range(request.from..).copied().filter(is_wanted);
@@ -469,7 +475,7 @@ impl State {
             part.settled.remove(offset);
             part.ready.insert(*offset);
         }
-        Ok(RedriveAnswer { redriven, next, dead_again: 0 })
+        Ok(RedriveAnswer { redriven, next, dead_again })
     }
 }
 

@@ -53,7 +53,7 @@ pub struct Redrive {
 pub struct RedriveDone {
     /// What will be delivered again.
     pub redriven: Vec<MessageId>,
-    /// How many of them are dead again.
+    /// How many of them were dead again when the last ones of their partition were asked for.
     pub dead_again: u64,
     /// Too many were.
     pub is_stopped: bool,
@@ -210,8 +210,11 @@ struct Pace {
 impl Pace {
     fn new(redrive: &Redrive) -> Self {
         let rate = redrive.rate.filter(|_| !redrive.is_dry_run);
+    /// Of the part that was asked last, and how many of its own were dead again then: the next answer of it
+    /// counts them once more.
+    last: (usize, u64),
         let step = rate.map_or(redrive.limit, |rate| (rate / STEPS_A_SECOND).max(1));
-        Self { begun: Instant::now(), rate, step, done: RedriveDone::default() }
+        Self { begun: Instant::now(), rate, step, last: (0, 0), done: RedriveDone::default() }
     }
 
     /// Waits for the turn of the next one after `count`; false if it would come too late, or all has stopped.
@@ -246,7 +249,9 @@ impl Pace {
         let (topic, partition) = (subscription.topic_of(place), subscription.parts[place].partition);
         let id = |offset: &u64| MessageId { topic: topic.clone(), partition, offset: Offset(*offset) };
         self.done.redriven.extend(answer.redriven.iter().map(id));
-        self.done.dead_again = self.done.dead_again.max(answer.dead_again);
+        let counted = if self.last.0 == place { self.last.1 } else { 0 };
+        self.done.dead_again = self.done.dead_again - counted + answer.dead_again;
+        self.last = (place, answer.dead_again);
         self.done.is_stopped =
             !redrive.is_dry_run && redrive.stop_after > 0 && answer.dead_again >= redrive.stop_after.into();
     }
