@@ -194,7 +194,7 @@ async fn redriven(api: &Api, args: &RedriveArgs, is_dry_run: bool) -> anyhow::Re
     let bar = (!is_dry_run).then(|| output::progress(None));
     loop {
         let left = args.max.saturating_sub(done.ids.len() as u64).min(REDRIVE_MAX);
-        if left == 0 {
+        if left == 0 && args.ids.is_empty() {
             break;
         }
         let body = Value::Object(asked(args, left, cursor.as_deref()));
@@ -291,6 +291,7 @@ mod tests {
         let args =
             RedriveArgs { name: "billing".into(), ids: vec!["0:1".into()], max: 5, ..RedriveArgs::default() };
         assert_eq!(Value::Object(asked(&args, 5, None)), json!({"ids": ["0:1"]}));
+        assert_eq!(Value::Object(asked(&args, 5, Some("c"))), json!({"ids": ["0:1"], "cursor": "c"}));
         let args = RedriveArgs { ids: Vec::new(), rate: Some(2), stop_after: Some(0), ..args };
         let expected = json!({"max": 4, "rate": 2, "stop_after": 0, "cursor": "c"});
         assert_eq!(Value::Object(asked(&args, 4, Some("c"))), expected);

@@ -2081,7 +2081,7 @@ export interface components {
              */
             stop_after: number | null;
             /**
-             * @description `next` of the answer before.
+             * @description `next` of the answer before; with `ids`, the same ones again.
              * @default null
              */
             cursor: string | null;
@@ -2110,7 +2110,7 @@ export interface components {
             dead_again: number;
             /** @description It ended early: too many were. */
             stopped: boolean;
-            /** @description Pass as `cursor` to go on; `null`: there is nothing beyond. */
+            /** @description Pass as `cursor` to go on, with `ids` beside the same ones; `null`: there is nothing beyond. */
             next?: string | null;
         };
         /** @description A delivery that failed. */

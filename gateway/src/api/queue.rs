@@ -539,7 +539,7 @@ pub struct Redrive {
     pub rate: Option<u32>,
     /// Stop when this many of one partition are dead again; 10 by default, 0 never.
     pub stop_after: Option<u32>,
-    /// `next` of the answer before.
+    /// `next` of the answer before; with `ids`, the same ones again.
     pub cursor: Option<String>,
 }
 
@@ -557,6 +557,6 @@ pub struct Redriven {
     pub dead_again: u64,
     /// It ended early: too many were.
     pub stopped: bool,
-    /// Pass as `cursor` to go on; `null`: there is nothing beyond.
+    /// Pass as `cursor` to go on, with `ids` beside the same ones; `null`: there is nothing beyond.
     pub next: Option<String>,
 }

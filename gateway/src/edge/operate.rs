@@ -88,12 +88,9 @@ fn checked(asked: api::Redrive) -> Result<Redrive, Problem> {
     if let Some(Err(error)) = asked.filter.as_deref().map(Filter::parse) {
         return Err(Problem::invalid_parameter("filter", error.to_string()));
     }
-    if !asked.ids.is_empty() && asked.cursor.is_some() {
-        return Err(Problem::invalid_parameter("cursor", "goes with a number of messages, not with ids"));
-    }
     let ids = asked.ids.iter().map(|text| message_id("ids", text)).collect::<Result<Vec<_>, _>>()?;
     let from = match asked.cursor {
-        _ if !ids.is_empty() => RedriveFrom::Ids(ids),
+        cursor if !ids.is_empty() => RedriveFrom::Ids(ids, cursor),
         Some(cursor) => RedriveFrom::Cursor(cursor),
         None => RedriveFrom::Oldest,
     };
@@ -128,16 +125,15 @@ mod tests {
         let read = |value| checked(serde_json::from_value(value).unwrap());
         let plain = read(json!({})).unwrap();
         assert_eq!((plain.limit, plain.stop_after, plain.rate), (100, 10, None));
-        assert!(matches!(read(json!({"ids": ["1:7"]})).unwrap().from, RedriveFrom::Ids(ids)
+        assert!(matches!(read(json!({"ids": ["1:7"]})).unwrap().from, RedriveFrom::Ids(ids, None)
             if ids == [MessageId { topic: None, partition: PartitionId(1), offset: Offset(7) }]));
-        assert!(matches!(read(json!({"ids": ["orders:1:7"]})).unwrap().from, RedriveFrom::Ids(ids)
+        assert!(matches!(read(json!({"ids": ["orders:1:7"]})).unwrap().from, RedriveFrom::Ids(ids, None)
             if ids[0].topic.as_ref().map(Name::as_str) == Some("orders")));
         for (value, field) in [
             (json!({"max": 0}), "max"),
             (json!({"max": 10_001}), "max"),
             (json!({"rate": 0}), "rate"),
             (json!({"ids": ["7"]}), "ids"),
-            (json!({"ids": ["0:1"], "cursor": "x"}), "cursor"),
             (json!({"filter": "key"}), "filter"),
         ] {
             assert_eq!(read(value).unwrap_err().field.as_deref(), Some(field));

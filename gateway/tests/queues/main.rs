@@ -464,6 +464,27 @@ async fn a_redrive_that_fails_half_way_does_not_say_that_nothing_happened() {
 }
 
 #[tokio::test]
+async fn a_redrive_that_ends_early_says_where_to_go_on_also_if_it_was_told_which() {
+    let play = Play::start(&[1, 2]).await;
+    all_dead(&play, 2, 3).await;
+    play.node.state.lock().dies_again = true;
+    let ids = json!(["0:0", "0:1", "0:2", "1:0", "1:1"]);
+    let mut asked = json!({"ids": ids, "rate": 8, "stop_after": 2});
+    let some = play.post("billing:redrive", &asked).await;
+    assert_eq!((some.status, &some.body["redriven"]), (200, &json!(["0:0", "0:1"])), "{some:?}");
+    assert_eq!((&some.body["stopped"], &some.body["dead_again"]), (&json!(true), &json!(2)));
+    assert!(some.body["next"].is_string(), "three of them were not looked at: {some:?}");
+    asked["cursor"] = some.body["next"].clone();
+    asked["stop_after"] = json!(0);
+    let rest = play.post("billing:redrive", &asked).await;
+    assert_eq!((rest.status, &rest.body["redriven"]), (200, &json!(["0:2", "1:0", "1:1"])), "{rest:?}");
+    assert_eq!(rest.body["next"], Value::Null);
+    asked["cursor"] = json!("elsewhere");
+    let wrong = play.post("billing:redrive", &asked).await;
+    assert_eq!((wrong.status, wrong.code()), (400, "invalid_cursor"));
+}
+
+#[tokio::test]
 async fn what_is_dead_again_is_counted_over_all_partitions() {
     let play = Play::start(&[1, 2]).await;
     all_dead(&play, 2, 3).await;

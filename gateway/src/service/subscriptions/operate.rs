@@ -27,8 +27,8 @@ pub enum RedriveFrom {
     Oldest,
     /// Where one before ended.
     Cursor(String),
-    /// These.
-    Ids(Vec<MessageId>),
+    /// These, from where one before ended.
+    Ids(Vec<MessageId>, Option<String>),
 }
 
 /// Dead letters to be delivered once more.
@@ -109,11 +109,11 @@ impl Subscriptions {
         self.forget_unless(path, Subscription::is_of_one);
         self.with_known(path, deadline, |known| async move {
             match &redrive.from {
-                RedriveFrom::Ids(ids) => self.redrive_ids(&known.subscription, redrive, ids).await,
-                RedriveFrom::Oldest => {
-                    let first = Place { part: (Incarnation(0), PartitionId(0)), from: Offset(0) };
-                    self.redrive_from(&known.subscription, redrive, first).await
+                RedriveFrom::Ids(ids, cursor) => {
+                    let first = cursor.as_deref().map_or(Ok(Place::FIRST), Place::decode)?;
+                    self.redrive_ids(&known.subscription, redrive, ids, first).await
                 }
+                RedriveFrom::Oldest => self.redrive_from(&known.subscription, redrive, Place::FIRST).await,
                 RedriveFrom::Cursor(cursor) => {
                     self.redrive_from(&known.subscription, redrive, Place::decode(cursor)?).await
                 }
@@ -127,25 +127,33 @@ impl Subscriptions {
         subscription: &Subscription,
         redrive: &Redrive,
         ids: &[MessageId],
+        first: Place,
     ) -> Result<RedriveDone, ServiceError> {
         let (mut pace, mut asked) = (Pace::new(redrive), 0);
         let place = |id: &MessageId| Ok((subscription.place_named(topic_name(id), id.partition)?, id.offset));
         let mut ids = ids.iter().map(place).collect::<Result<Vec<_>, ServiceError>>()?;
+        let begin = first.within(subscription);
+        ids.retain(|id| *id >= begin);
         ids.sort_unstable();
         let steps = ids.chunk_by(|(one, _), (other, _)| one == other);
         for some in steps.flat_map(|of_one| of_one.chunks(pace.step as usize)).collect::<Vec<_>>() {
+            let (place, from) = some[0];
+            pace.done.next = Some(Place { part: subscription.parts[place].key(), from }.encode());
             if !pace.is_allowed(asked).await {
-                break;
+                return Ok(pace.done);
             }
-            let place = some[0].0;
             let mut request = pace.request(subscription, place, redrive);
             request.offsets = some.iter().map(|(_, offset)| offset.0).collect();
             request.limit = u32::try_from(some.len()).unwrap_or(u32::MAX);
             let answer = self.redrive_part(subscription, place, request).await;
             let answer = answer.map_err(|failure| pace.failed(failure, redrive))?;
             pace.add(subscription, place, &answer, redrive);
+            if pace.done.is_stopped {
+                return Ok(pace.done);
+            }
             asked += some.len();
         }
+        pace.done.next = None;
         Ok(pace.done)
     }
 
@@ -156,9 +164,7 @@ impl Subscriptions {
         first: Place,
     ) -> Result<RedriveDone, ServiceError> {
         let mut pace = Pace::new(redrive);
-        let mut place = subscription.parts.partition_point(|part| part.key() < first.part);
-        let is_there = subscription.parts.get(place).is_some_and(|part| part.key() == first.part);
-        let mut from = if is_there { first.from } else { Offset(0) };
+        let (mut place, mut from) = first.within(subscription);
         while let Some(part) = subscription.parts.get(place) {
             let left = redrive.limit as usize - pace.done.redriven.len();
             pace.done.next = Some(Place { part: part.key(), from }.encode());
@@ -204,15 +210,15 @@ struct Pace {
     begun: Instant,
     rate: Option<u32>,
     step: u32,
+    /// Of the part that was asked last, and how many of its own were dead again then: the next answer of it
+    /// counts them once more.
+    last: (usize, u64),
     done: RedriveDone,
 }
 
 impl Pace {
     fn new(redrive: &Redrive) -> Self {
         let rate = redrive.rate.filter(|_| !redrive.is_dry_run);
-    /// Of the part that was asked last, and how many of its own were dead again then: the next answer of it
-    /// counts them once more.
-    last: (usize, u64),
         let step = rate.map_or(redrive.limit, |rate| (rate / STEPS_A_SECOND).max(1));
         Self { begun: Instant::now(), rate, step, last: (0, 0), done: RedriveDone::default() }
     }
@@ -264,6 +270,16 @@ impl Pace {
 }
 
 impl Place {
+    /// Where everything begins.
+    const FIRST: Self = Self { part: (Incarnation(0), PartitionId(0)), from: Offset(0) };
+
+    /// The same as the place of a part, and an offset of it.
+    fn within(self, subscription: &Subscription) -> (usize, Offset) {
+        let place = subscription.parts.partition_point(|part| part.key() < self.part);
+        let is_there = subscription.parts.get(place).is_some_and(|part| part.key() == self.part);
+        (place, if is_there { self.from } else { Offset(0) })
+    }
+
     fn encode(self) -> String {
         let (incarnation, partition) = self.part;
         TokenWriter::new(VERSION)
