@@ -1153,7 +1153,8 @@ export interface components {
          *           "id": "0:76531",
          *           "lease_expires_in_ms": 12044,
          *           "offset": 76531,
-         *           "partition": 0
+         *           "partition": 0,
+         *           "state": "leased"
          *         }
          *       ],
          *       "next": null

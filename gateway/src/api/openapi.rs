@@ -399,12 +399,61 @@ pub fn dangling_references(document: &serde_json::Value) -> BTreeSet<String> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "the document is compared with the file")]
 mod tests {
+    use serde_json::{Map, Value};
+
     use super::*;
 
     #[test]
     fn the_document_refers_to_nothing_that_it_does_not_hold() {
         let document = serde_json::from_str(&document_json()).unwrap();
         assert_eq!(dangling_references(&document), BTreeSet::new());
+    }
+
+    #[test]
+    fn examples_have_every_field_that_is_always_there_and_none_that_is_not() {
+        let document: Value = serde_json::from_str(&document_json()).unwrap();
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        let mut wrong = Vec::new();
+        for (name, schema) in schemas {
+            if let Some(example) = schema.get("example") {
+                compare(schemas, &[schema], example, name, &mut wrong);
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// Notes the fields in which an example differs from what all of `parts` say of it together.
+    fn compare(
+        schemas: &Map<String, Value>,
+        parts: &[&Value],
+        example: &Value,
+        place: &str,
+        wrong: &mut Vec<String>,
+    ) {
+        let named = |part: &Value| part["$ref"].as_str().map(|to| &schemas[to.rsplit('/').next().unwrap()]);
+        let (mut known, mut required) = (BTreeMap::<&str, &Value>::new(), BTreeSet::new());
+        let mut left: Vec<&Value> = parts.to_vec();
+        while let Some(part) = left.pop() {
+            left.extend(named(part));
+            left.extend(part["allOf"].as_array().into_iter().flatten());
+            if let (Some(items), Some(list)) = (part.get("items"), example.as_array()) {
+                for (index, item) in list.iter().enumerate() {
+                    compare(schemas, &[items], item, &format!("{place}[{index}]"), wrong);
+                }
+            }
+            known.extend(part["properties"].as_object().into_iter().flatten().map(|(k, v)| (k.as_str(), v)));
+            required.extend(part["required"].as_array().into_iter().flatten().filter_map(Value::as_str));
+        }
+        let Some(fields) = example.as_object().filter(|_| !known.is_empty()) else { return };
+        for missing in required.iter().filter(|field| !fields.contains_key(**field)) {
+            wrong.push(format!("{place} has no {missing}"));
+        }
+        for (field, value) in fields {
+            match known.get(field.as_str()) {
+                Some(part) => compare(schemas, &[part], value, &format!("{place}.{field}"), wrong),
+                None => wrong.push(format!("{place} has a {field}, which is unknown")),
+            }
+        }
     }
 
     #[test]

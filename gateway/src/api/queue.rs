@@ -344,7 +344,7 @@ pub struct SeekedPart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"items": [{
     "id": "0:76531", "partition": 0, "offset": 76531, "attempts": 1, "holder": "worker-7", "fence": 981,
-    "lease_expires_in_ms": 12044, "age_ms": 17956
+    "lease_expires_in_ms": 12044, "age_ms": 17956, "state": "leased"
 }], "next": null}))]
 pub struct LeasePage {
     /// The messages.
