@@ -673,7 +673,7 @@ export interface paths {
          * Publish many messages
          * @description Each line of NDJSON is one `BatchLine`. Results are in the order of the input. Headers that describe a single message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) are refused by name, because each message carries its own.
          *
-         *     Errors: `unsupported_media_type` for any other form, and for a `Content-Encoding`.
+         *     Errors: `unsupported_media_type` for any other form, and for a `Content-Encoding`; `not_supported` for `Idempotency-Key`, `If-Match` and `If-None-Match`, which are about one message.
          *
          *     Needs the grant `publish`.
          */
@@ -793,8 +793,8 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Content type; the topic's by default, and if it has none `application/json` with `data`,
-             *     `application/octet-stream` with `data_base64`.
+             * @description Content type; the topic's by default. If it has none: `application/json` with `data` (also if the topic's is
+             *     neither JSON nor text), `application/octet-stream` with `data_base64`.
              * @default null
              */
             content_type: string | null;
@@ -843,7 +843,7 @@ export interface components {
             partition: number;
             /**
              * Format: int64
-             * @description Its offset; absent at level `none`.
+             * @description Its offset; absent at level `none`, and of a repeat of so long ago that its place is forgotten.
              */
             offset?: number;
             /** @description It had been accepted before; nothing was added. */
@@ -1738,12 +1738,12 @@ export interface components {
             partition: number;
             /**
              * Format: int64
-             * @description Its offset; absent at level `none`.
+             * @description Its offset; absent at level `none`, and of a repeat of so long ago that its place is forgotten.
              */
             offset?: number;
             /**
              * Format: int64
-             * @description When it was accepted, milliseconds since the epoch; absent at level `none`.
+             * @description When it was accepted, milliseconds since the epoch; absent where `offset` is.
              */
             ts?: number;
             /** @description The level reached. */
@@ -5077,7 +5077,7 @@ export interface operations {
                     "application/json": components["schemas"]["BatchPublished"];
                 };
             };
-            /** @description All were accepted, below the level asked for. */
+            /** @description All were accepted, at a level below `durable`, or below the one asked for when the deadline came. */
             202: {
                 headers: {
                     /** @description The level reached. */

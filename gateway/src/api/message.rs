@@ -108,8 +108,8 @@ pub struct BatchLine<'a> {
     /// User headers.
     #[serde(deserialize_with = "unique", skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Content type; the topic's by default, and if it has none `application/json` with `data`,
-    /// `application/octet-stream` with `data_base64`.
+    /// Content type; the topic's by default. If it has none: `application/json` with `data` (also if the topic's is
+    /// neither JSON nor text), `application/octet-stream` with `data_base64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
     /// The payload as a JSON value; with a `text/*` content type a string is its text.
@@ -178,11 +178,11 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for Unique<V> {
 pub struct Published {
     /// Partition.
     pub partition: u32,
-    /// Its offset; absent at level `none`.
+    /// Its offset; absent at level `none`, and of a repeat of so long ago that its place is forgotten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub offset: Option<u64>,
-    /// When it was accepted, milliseconds since the epoch; absent at level `none`.
+    /// When it was accepted, milliseconds since the epoch; absent where `offset` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub ts: Option<u64>,
@@ -216,7 +216,7 @@ pub enum BatchResult {
     Accepted {
         /// Partition.
         partition: u32,
-        /// Its offset; absent at level `none`.
+        /// Its offset; absent at level `none`, and of a repeat of so long ago that its place is forgotten.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         offset: Option<u64>,

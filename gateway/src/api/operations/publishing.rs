@@ -191,7 +191,8 @@ pub const PUBLISH_BATCH: Operation = Operation {
     about: "Each line of NDJSON is one `BatchLine`. Results are in the order of the input. Headers that \
             describe a single message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) \
             are refused by name, because each message carries its own.\n\nErrors: `unsupported_media_type` \
-            for any other form, and for a `Content-Encoding`.",
+            for any other form, and for a `Content-Encoding`; `not_supported` for `Idempotency-Key`, \
+            `If-Match` and `If-None-Match`, which are about one message.",
     query: &[Param::optional(
         "atomic",
         Kind::Boolean,
@@ -227,7 +228,7 @@ pub const PUBLISH_BATCH: Operation = Operation {
         },
         Answer {
             status: 202,
-            about: "All were accepted, below the level asked for.",
+            about: "All were accepted, at a level below `durable`, or below the one asked for when the deadline came.",
             content: &[json("BatchPublished")],
             headers: BATCH_HEADERS,
         },
