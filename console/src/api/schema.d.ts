@@ -617,7 +617,7 @@ export interface paths {
          * Read messages, or follow them as server-sent events
          * @description `Accept` chooses the form. Reading at the end of the topic gives an empty page, reading beyond it 416, and reading below the oldest message 410.
          *
-         *     With `Accept: text/event-stream` the answer does not end. Its events are `message`, `caught-up`, `looked`, `gap`, `firm`, `retract`, `goaway` and `end`. The parameters `limit`, `max_bytes`, `wait`, `until` and `incarnation` do not apply.
+         *     With `Accept: text/event-stream` the answer does not end. Its events are `message`, `caught-up`, `looked`, `gap`, `firm`, `retract`, `goaway` and `end`. The parameters `limit`, `max_bytes`, `wait`, `until`, `clamp` and `incarnation` do not apply; a start below the oldest message is told as a `gap`.
          *
          *     Needs the grant `subscribe`.
          */

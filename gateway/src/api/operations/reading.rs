@@ -76,8 +76,8 @@ pub const READ_MESSAGES: Operation = Operation {
     about: "`Accept` chooses the form. Reading at the end of the topic gives an empty page, reading beyond \
             it 416, and reading below the oldest message 410.\n\nWith `Accept: text/event-stream` the \
             answer does not end. Its events are `message`, `caught-up`, `looked`, `gap`, `firm`, \
-            `retract`, `goaway` and `end`. The parameters `limit`, `max_bytes`, `wait`, `until` and \
-            `incarnation` do not apply.",
+            `retract`, `goaway` and `end`. The parameters `limit`, `max_bytes`, `wait`, `until`, `clamp` \
+            and `incarnation` do not apply; a start below the oldest message is told as a `gap`.",
     query: &[
         Param::optional(
             "from",
