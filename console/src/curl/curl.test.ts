@@ -29,9 +29,23 @@ test('a header without a value is sent, not taken for one to be left out', () =>
   );
 });
 
-test.each(["it's", '$(touch x)', '`id`', 'a\nb', '"', '', '!!', '\\', '{"id":18446744073709551615}'])(
-  'a shell gives %j back unchanged',
-  (text) => {
-    expect(execFileSync('sh', ['-c', `printf %s ${quoted(text)}`], { encoding: 'utf8' })).toBe(text);
-  },
-);
+test.each([
+  "it's",
+  '$(touch x)',
+  '`id`',
+  'a\nb',
+  '"',
+  '',
+  '!!',
+  '\\',
+  '{"id":18446744073709551615}',
+  '~',
+  '~root',
+  'a=~',
+  '-n',
+  'Zoë → \u202eabc',
+])('a shell gives %j back unchanged', (text) => {
+  expect(execFileSync('sh', ['-c', `printf %s ${quoted(text)}`], { encoding: 'utf8' })).toBe(text);
+});
+
+test('what zsh would look for among programs is quoted', () => expect(quoted('=ls')).toBe("'=ls'"));

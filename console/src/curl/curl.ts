@@ -8,9 +8,9 @@ export interface Request {
   readonly streaming?: boolean;
 }
 
-/** `text` as one word of a POSIX shell. */
+/** `text` as one word of a POSIX shell. At the beginning `~` is a home directory, and to zsh `=` the path of a program. */
 export function quoted(text: string): string {
-  if (/^[A-Za-z0-9_@%+=:,./~-]+$/.test(text)) return text;
+  if (/^(?![~=])[A-Za-z0-9_@%+=:,./~-]+$/.test(text)) return text;
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
