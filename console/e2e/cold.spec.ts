@@ -97,6 +97,30 @@ test('a topic is told with the keyboard to keep only the newest message of each 
   }
 });
 
+test('publishes are told to wait for the object store where there is one', async ({ page }, info) => {
+  const product = await Product.start(info.project.metadata.prefix as string, OPTIONS);
+  try {
+    await product.create('safe', { default_confirm: 'archived', min_confirm: 'archived' });
+    await page.goto(`${product.url}${product.prefix}ns/default/topics/safe/config`);
+    const confirm = page.getByRole('button', { name: /Confirm publishes at$/ });
+    await expect(confirm).toHaveText('archived');
+    await expect(page.getByRole('button', { name: /Refuse publishes below$/ })).toHaveText('archived');
+    await confirm.click();
+    await page.getByRole('option', { name: /^quorum/ }).click();
+    await expect(page.getByRole('complementary', { name: 'Changes' })).toContainText(
+      'default_confirmarchivedquorum',
+    );
+    await page.getByRole('button', { name: 'Reset' }).click();
+    await page.getByRole('button', { name: 'Publish test' }).click();
+    await page.getByRole('button', { name: /Wait for$/ }).click();
+    await page.getByRole('option', { name: /^archived/ }).click();
+    await page.getByRole('button', { name: /^Publish Ctrl/ }).click();
+    await expect(page.getByRole('region', { name: 'Confirm' })).toContainText('Confirmed at archived');
+  } finally {
+    await product.remove();
+  }
+});
+
 test('what compaction needs is said before and after it is refused', async ({
   page,
   open,

@@ -8,6 +8,7 @@ import { curl } from '../curl/curl';
 import { grouped } from '../format/number';
 import { confirmStages, parseServerTiming } from '../timing/serverTiming';
 import { StageStrip } from '../timing/stages';
+import { useLevels } from '../topics/levels';
 import { CopyButton } from '../ui/copy';
 import { Choice, Field } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
@@ -38,9 +39,9 @@ export function PublishForm({ ns, topic, config }: PublishProps) {
     if (event.repeat) event.preventDefault();
     else submit(event);
   };
-  const levels = [
+  const levels: { id: string; label: string }[] = [
     { id: '', label: `topic’s default (${config.default_confirm})` },
-    ...['quorum', 'durable', 'memory', 'none'].map((id) => ({ id, label: id })),
+    ...useLevels(config.default_confirm),
   ];
   return (
     <form onSubmit={submit} onKeyDown={onKeyDown} noValidate>

@@ -1,35 +1,30 @@
-import type { Level } from '../api/client';
 import { useService } from '../api/topics';
 import { type FieldsProps, setter } from '../edit/draft';
 import { grouped } from '../format/number';
 import { parseDuration, parseSize } from '../format/quantity';
 import { Check, Choice, Field } from '../ui/field';
 import type { Draft, DraftErrors } from './config';
-
-const LEVELS: readonly { id: Level; label: string; about: string }[] = [
-  { id: 'quorum', label: 'quorum', about: 'synced on a majority of replicas' },
-  { id: 'durable', label: 'durable', about: 'synced on the leader’s disk' },
-  { id: 'memory', label: 'memory', about: 'the leader gave it an offset' },
-  { id: 'none', label: 'none', about: 'a gateway admitted it' },
-];
+import { useLevels } from './levels';
 
 type Fields = FieldsProps<Draft, DraftErrors>;
 
 export function SafetyFields({ draft, onChange }: Fields) {
   const set = setter({ draft, onChange });
+  const confirms = useLevels(draft.defaultConfirm);
+  const floors = useLevels(draft.minConfirm);
   return (
     <div className="fields">
       <Choice
         label="Confirm publishes at"
         value={draft.defaultConfirm}
-        options={LEVELS}
+        options={confirms}
         onChange={(level) => set('defaultConfirm', level)}
         hint="For publishes that name no level."
       />
       <Choice
         label="Refuse publishes below"
         value={draft.minConfirm}
-        options={LEVELS.map((level) =>
+        options={floors.map((level) =>
           level.id === 'none' ? { ...level, label: 'no floor', about: '' } : level,
         )}
         onChange={(level) => set('minConfirm', level)}
