@@ -26,8 +26,11 @@ const LOOK_DEEP = 1000;
 export function DeadTab() {
   const { ns, subscription: name } = useParams({ from: '/ns/$ns/subscriptions/$subscription' });
   const subscription = useSubscription(ns, name).data?.subscription;
+  return subscription ? <Dead key={subscription.id} subscription={subscription} /> : null;
+}
+
+function Dead({ subscription }: { subscription: Subscription }) {
   const [picked, setPicked] = useState<ReadonlySet<string>>(NONE);
-  if (!subscription) return null;
   const { dlq } = subscription.config;
   return (
     <div className="tab-body">

@@ -22,11 +22,12 @@ interface ForkProps {
 }
 
 /** A new subscription that begins as this one stands or stood. */
-export function ForkForm({ subscription: { ns, name }, onClose }: ForkProps) {
+export function ForkForm({ subscription, onClose }: ForkProps) {
+  const { ns, name } = subscription;
   const client = useQueryClient();
   const navigate = useNavigate();
   const [to, setTo] = useState(`${name}-fork`.slice(0, 255));
-  const when = useWhen(lastMoveOf(ns, name)?.undo);
+  const when = useWhen(lastMoveOf(subscription)?.undo);
   const [paused, setPaused] = useState(false);
   const [tried, setTried] = useState(false);
   const hint = useId();

@@ -4,12 +4,12 @@ export interface Move {
   readonly what: 'seek' | 'purge';
 }
 
-/** The last seek or purge of each subscription, as long as the page is open. */
-const last = new Map<string, Move>();
+/** The last seek or purge of each life of a subscription, as long as the page is open. */
+const last = new Map<number, Move>();
 
-export const lastMoveOf = (ns: string, name: string) => last.get(`${ns}/${name}`);
+export const lastMoveOf = ({ id }: { readonly id: number }) => last.get(id);
 
 /** Keeps what takes back what was just done. */
-export function moved(ns: string, name: string, what: Move['what'], undo: string | undefined): void {
-  if (undo) last.set(`${ns}/${name}`, { undo, what });
+export function moved({ id }: { readonly id: number }, what: Move['what'], undo: string | undefined): void {
+  if (undo) last.set(id, { undo, what });
 }

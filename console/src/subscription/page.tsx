@@ -133,6 +133,8 @@ function Actions({ subscription }: { subscription: Subscription }) {
 
 function Dialogs({ described }: { described: DescribedSubscription }) {
   const { subscription } = described;
+  // What was counted of one life is not done to another of the same name.
+  const { id } = subscription;
   const search = useSearch({ strict: false });
   const navigate = useNavigate();
   const close = () =>
@@ -162,10 +164,10 @@ function Dialogs({ described }: { described: DescribedSubscription }) {
         />
       </Sheet>
       <Sheet title={`Seek ${subscription.name}`} open={search.seek === true} onClose={close}>
-        <SeekForm subscription={subscription} onClose={close} />
+        <SeekForm key={id} subscription={subscription} onClose={close} />
       </Sheet>
       <Sheet title={`Purge ${subscription.name}`} open={search.purge === true} onClose={close}>
-        <PurgeForm subscription={subscription} onClose={close} />
+        <PurgeForm key={id} subscription={subscription} onClose={close} />
       </Sheet>
       <Sheet title={`Fork ${subscription.name}`} open={search.fork === true} onClose={close}>
         <ForkForm subscription={subscription} onClose={close} />

@@ -22,7 +22,7 @@ interface PurgeProps {
 export function PurgeForm({ subscription, onClose }: PurgeProps) {
   const { ns, name, config } = subscription;
   const [what, setWhat] = useState<PurgeWhat>('all');
-  const purging = usePurge(ns, name);
+  const purging = usePurge(subscription);
   const { preview, act, undo } = purging;
   const submit = (event: FormEvent) => {
     event.preventDefault();
@@ -62,28 +62,29 @@ export function PurgeForm({ subscription, onClose }: PurgeProps) {
           onClose={onClose}
         />
       </form>
-      <Answer ns={ns} name={name} what={preview.variables ?? what} purging={purging} />
+      <Answer subscription={subscription} what={preview.variables ?? what} purging={purging} />
     </>
   );
 }
 
-function usePurge(ns: string, name: string) {
+function usePurge(subscription: Subscription) {
+  const { ns, name } = subscription;
   const client = useQueryClient();
   const changed = () => void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) });
   const preview = useMutation({ mutationFn: (what: PurgeWhat) => purge(ns, name, what, true) });
   const act = useMutation({
     mutationFn: (what: PurgeWhat) => purge(ns, name, what, false),
     onSuccess: (purged) => {
-      moved(ns, name, 'purge', purged.undo);
+      moved(subscription, 'purge', purged.undo);
     },
-    onError: (error) => moved(ns, name, 'purge', undoOf(error)),
+    onError: (error) => moved(subscription, 'purge', undoOf(error)),
     // Also where it failed: some partitions may be purged.
     onSettled: changed,
   });
   const undo = useMutation({
     mutationFn: (token: string) => seek(ns, name, { to: 'undo', undo: token }, false),
     onSuccess: (seeked) => {
-      moved(ns, name, 'seek', seeked.undo);
+      moved(subscription, 'seek', seeked.undo);
     },
     onSettled: changed,
   });
@@ -91,15 +92,15 @@ function usePurge(ns: string, name: string) {
 }
 
 interface AnswerProps {
-  readonly ns: string;
-  readonly name: string;
+  readonly subscription: Subscription;
   readonly what: PurgeWhat;
   readonly purging: ReturnType<typeof usePurge>;
 }
 
 /** What it would do or did, and the way back. */
-function Answer({ ns, name, what, purging: { preview, act, undo } }: AnswerProps) {
-  const last = lastMoveOf(ns, name);
+function Answer({ subscription, what, purging: { preview, act, undo } }: AnswerProps) {
+  const { ns, name } = subscription;
+  const last = lastMoveOf(subscription);
   return (
     <div aria-live="polite" className="seek-answer">
       {preview.error && <ProblemBox error={preview.error} title="It could not be counted" />}

@@ -37,7 +37,7 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
     time: secondAgo(60_000, zone),
   }));
   const target = targetOf(draft, parseInstant(draft.time, zone));
-  const seeking = useSeek(ns, name);
+  const seeking = useSeek(subscription);
   const { preview, act, ask } = seeking;
   const onChange = renewing(preview, [act], setDraft);
   const submit = (event: FormEvent) => {
@@ -60,20 +60,21 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
         pending={preview.isPending}
         onClose={onClose}
       />
-      <Answer ns={ns} name={name} seeking={seeking} />
+      <Answer subscription={subscription} seeking={seeking} />
     </form>
   );
 }
 
-function useSeek(ns: string, name: string) {
+function useSeek(subscription: Subscription) {
+  const { ns, name } = subscription;
   const client = useQueryClient();
   const preview = useMutation({ mutationFn: (wish: SeekTarget) => seek(ns, name, wish, true) });
   const act = useMutation({
     mutationFn: (wish: SeekTarget) => seek(ns, name, wish, false),
     onSuccess: ({ undo }) => {
-      moved(ns, name, 'seek', undo);
+      moved(subscription, 'seek', undo);
     },
-    onError: (error) => moved(ns, name, 'seek', undoOf(error)),
+    onError: (error) => moved(subscription, 'seek', undoOf(error)),
     // Also where it failed: some partitions may be moved.
     onSettled: () => void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) }),
   });
@@ -150,15 +151,15 @@ function TargetFields({ partitions, draft, error, onChange }: TargetFieldsProps)
 }
 
 interface AnswerProps {
-  readonly ns: string;
-  readonly name: string;
+  readonly subscription: Subscription;
   readonly seeking: ReturnType<typeof useSeek>;
 }
 
 /** What it would do or did, and the way back. */
-function Answer({ ns, name, seeking: { preview, act, ask } }: AnswerProps) {
+function Answer({ subscription, seeking: { preview, act, ask } }: AnswerProps) {
+  const { ns, name } = subscription;
   const wish = preview.variables;
-  const last = lastMoveOf(ns, name);
+  const last = lastMoveOf(subscription);
   return (
     <div aria-live="polite" className="seek-answer">
       {preview.error && <ProblemBox error={preview.error} title="It could not be counted" />}
