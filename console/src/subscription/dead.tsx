@@ -191,7 +191,7 @@ function Reasons({ letters, reason }: ReasonsProps) {
               aria-pressed={reason === group.reason}
               onClick={() => choose(reason === group.reason ? undefined : group.reason)}
             >
-              {group.reason} <strong>{grouped(group.count)}</strong>
+              <bdi>{group.reason}</bdi> <strong>{grouped(group.count)}</strong>
             </button>
           </li>
         ))}
