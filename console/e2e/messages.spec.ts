@@ -54,6 +54,15 @@ test('an address that somebody wrote by hand is understood', async ({ page, open
   await expect(page.getByText('No topic’s name contains “0”.')).toBeVisible();
 });
 
+test('a time that no calendar has is the end, and the page stays', async ({ page, open, product }) => {
+  await product.create('orders');
+  await open('ns/default/topics/orders/messages?from=ts:9007199254740991');
+  await expect(page.getByLabel('Time, UTC')).toHaveValue('9007199254740991');
+  await expect(page.getByText('No messages from here on.')).toBeVisible();
+  await page.getByText('Newest', { exact: true }).click();
+  await expect(page.getByText('No messages yet.')).toBeVisible();
+});
+
 test('the keyboard is not lost with the button that it pressed', async ({ page, open, product }) => {
   await product.create('orders');
   await product.publish('orders', `"${'x'.repeat(70_000)}"`);

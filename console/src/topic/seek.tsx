@@ -199,10 +199,14 @@ function PartitionChoice({ topic, partition, onChoose }: PartitionProps & { read
   );
 }
 
+/** Beyond this there is no `Date`. */
+const MS_MAX = 8.64e15;
+
 function textOf(from: string, zone: 'utc' | 'local'): string {
   if (from.startsWith('ts:')) {
     const ms = Number(from.slice(3));
-    return Number.isFinite(ms) ? instant(ms, zone) : from.slice(3);
+    // What no calendar has stays as it was written.
+    return Math.abs(ms) <= MS_MAX ? instant(ms, zone) : from.slice(3);
   }
   return /^\d+$/.test(from) ? from : '';
 }
