@@ -12,6 +12,7 @@ import { useLevels } from '../topics/levels';
 import { CopyButton } from '../ui/copy';
 import { Choice, Field } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
+import { headerLines, keyError } from './outgoing';
 
 const TYPES = ['application/json', 'text/plain', 'application/octet-stream'].map((id) => ({ id, label: id }));
 
@@ -28,11 +29,13 @@ export function PublishForm({ ns, topic, config }: PublishProps) {
   const [headers, setHeaders] = useState('');
   const [confirm, setConfirm] = useState('');
   const { pairs, error: badHeaders } = headerLines(headers);
+  const badKey = keyError(key);
+  const wrong = badHeaders !== null || badKey !== null;
   const out: Outgoing = { body, contentType, key, headers: pairs, confirm };
   const { send, sendOnce } = useSend(ns, topic, out);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    if (!badHeaders) sendOnce();
+    if (!wrong) sendOnce();
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
@@ -53,7 +56,14 @@ export function PublishForm({ ns, topic, config }: PublishProps) {
       <div className="fields two">
         <Choice label="Content type" value={contentType} options={TYPES} onChange={setContentType} />
         <Choice label="Wait for" value={confirm} options={levels} onChange={setConfirm} />
-        <Field label="Key" mono value={key} onChange={setKey} hint="Same key, same partition, in order." />
+        <Field
+          label="Key"
+          mono
+          value={key}
+          error={badKey}
+          hint="Same key, same partition, in order."
+          onChange={setKey}
+        />
         <Field
           label="Headers"
           mono
@@ -72,7 +82,7 @@ export function PublishForm({ ns, topic, config }: PublishProps) {
         <button
           type="submit"
           className="primary"
-          disabled={badHeaders !== null}
+          disabled={wrong}
           // Not disabled while it is under way: it would lose the focus.
           aria-disabled={send.isPending}
         >
@@ -181,16 +191,4 @@ function isJson(text: string): boolean {
   } catch {
     return false;
   }
-}
-
-/** `region: eu; tenant: acme` as pairs. Values may hold anything but a semicolon. */
-function headerLines(text: string): { pairs: [string, string][]; error: string | null } {
-  const pairs: [string, string][] = [];
-  for (const piece of text.split(';')) {
-    if (piece.trim() === '') continue;
-    const match = /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*:\s*([\x20-\x7e]*?)\s*$/.exec(piece);
-    if (!match) return { pairs, error: 'Write them like region: eu; tenant: acme.' };
-    pairs.push([match[1] ?? '', match[2] ?? '']);
-  }
-  return { pairs, error: null };
 }
