@@ -36,6 +36,27 @@ test('what can be done with a topic is one line of a telephone', async ({ page, 
   expect((await tops(todo)).size).toBe(1);
 });
 
+test('a name of any length is read whole', async ({ page, open, product }) => {
+  const name = 'n'.repeat(255);
+  await product.create(name);
+  await product.publish(name, '{}');
+  await product.subscribe(name, { topics: [name] });
+  const isWhole = async (found: Locator) =>
+    expect(await found.evaluate((one) => one.scrollWidth - one.clientWidth)).toBe(0);
+  for (const width of [360, 1280]) {
+    await page.setViewportSize({ width, height: 800 });
+    await open(`ns/default/subscriptions/${name}?purge=true`);
+    await page.getByRole('button', { name: 'Preview' }).click();
+    const typed = page.getByRole('textbox', { name: /name to confirm/ });
+    await expect(typed).toBeVisible();
+    await isWhole(page.locator('.sheet'));
+    await isWhole(page.locator('.page-head'));
+    await open(`ns/default/topics/${name}?delete=true`);
+    await expect(typed).toBeVisible();
+    await isWhole(page.locator('.sheet'));
+  }
+});
+
 test('a list is read without guessing: heads in line, nothing that matters cut', async ({
   page,
   open,
