@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { bytes, counted, grouped, often, rate } from './number';
 import { durationText, parseCount, parseDuration, parsePause, parseSize, sizeText } from './quantity';
-import { age, brief, instant, lasting, offsetOf, parseInstant } from './time';
+import { age, brief, instant, lasting, offsetOf, parseInstant, secondAgo, typedInstant } from './time';
 
 describe('numbers', () => {
   test('digits are grouped and never rounded', () => {
@@ -95,6 +95,20 @@ describe('times', () => {
     expect(parseInstant('2026-03-29 02:30', 'local', 'Europe/Berlin')).toBeNull();
     expect(parseInstant('2026-10-25 02:30', 'local', 'Europe/Berlin')).toBe(Date.UTC(2026, 9, 25, 0, 30));
     expect(parseInstant('2026-10-25 03:30', 'local', 'Europe/Berlin')).toBe(Date.UTC(2026, 9, 25, 2, 30));
+  });
+  test('a repeated hour is read back as the one that it is', () => {
+    const [zone, half] = ['Europe/Berlin', Date.UTC(2026, 9, 25, 0, 30)];
+    const later = half + 3_600_000;
+    expect(typedInstant(half, 'local', zone)).toBe('2026-10-25 02:30:00.000');
+    expect(typedInstant(later, 'local', zone)).toBe('2026-10-25 02:30:00.000 +01:00');
+    expect(secondAgo(60_000, 'local', later + 60_500, zone)).toBe('2026-10-25 02:30:00 +01:00');
+    expect(secondAgo(60_000, 'utc', later + 60_500)).toBe('2026-10-25 01:30:00');
+    for (const ms of [half, later]) {
+      expect(parseInstant(typedInstant(ms, 'local', zone), 'local', zone)).toBe(ms);
+      expect(parseInstant(typedInstant(ms, 'local', zone).replace('.000', ''), 'local', zone)).toBe(ms);
+    }
+    expect(parseInstant('2026-10-25T01:30:00Z', 'local', zone)).toBe(later);
+    expect(parseInstant('2026-02-30 10:00 +01:00', 'utc')).toBeNull();
   });
   test.each(['', '2026-02-30 10:00', '2026-13-01 10:00', 'yesterday', '2026-01-01'])(
     '%s is no time',

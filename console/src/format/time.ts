@@ -32,8 +32,19 @@ export function instant(ms: number, zone: Zone, timeZone = zoneName(zone)): stri
   return `${p.year}-${p.month}-${p.day} ${p.hour}:${p.minute}:${p.second}.${p.fractionalSecond}`;
 }
 
-/** The second that was so many milliseconds ago, as a field for a time begins. */
-export const secondAgo = (ms: number, zone: Zone) => instant(Date.now() - ms, zone).slice(0, 19);
+/** `instant` as a field shows it: of a time that the clocks show twice with its offset, to be read back as the same. */
+export function typedInstant(ms: number, zone: Zone, timeZone = zoneName(zone)): string {
+  return distinct(instant(ms, zone, timeZone), ms, zone, timeZone);
+}
+
+const distinct = (text: string, ms: number, zone: Zone, timeZone: string) =>
+  parseInstant(text, zone, timeZone) === ms ? text : `${text} ${offsetOf(ms, zone, timeZone)}`;
+
+/** The second that was so many milliseconds before `now`, as a field for a time begins. */
+export function secondAgo(ms: number, zone: Zone, now = Date.now(), timeZone = zoneName(zone)): string {
+  const second = Math.floor((now - ms) / 1000) * 1000;
+  return distinct(instant(second, zone, timeZone).slice(0, 19), second, zone, timeZone);
+}
 
 /** In the room of a clock: `09:05:00.123` of the day that `now` is in, `11-21 09:05` of another, `2025-11-21` of another year. */
 export function brief(ms: number, now: number, zone: Zone, timeZone = zoneName(zone)): string {
@@ -50,11 +61,14 @@ export function offsetOf(ms: number, zone: Zone, timeZone = zoneName(zone)): str
 }
 
 /**
- * Milliseconds of `2026-11-21 09:05[:00[.123]]` in the zone. A time that does not exist there (spring forward)
- * or is not a date is `null`; of one that exists twice the earlier.
+ * Milliseconds of `2026-11-21 09:05[:00[.123]]` in the zone, or at the offset that stands behind it (`+05:30`, `Z`). A time
+ * that does not exist there (spring forward) or is not a date is `null`; of one that exists twice the earlier.
  */
 export function parseInstant(text: string, zone: Zone, timeZone = zoneName(zone)): number | null {
-  const match = /^\s*(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?\s*$/.exec(text);
+  const match =
+    /^\s*(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?\s*(Z|[+-]\d\d:\d\d)?\s*$/.exec(
+      text,
+    );
   if (!match) return null;
   const [year, month, day, hour, minute, second] = match.slice(1, 7).map((part) => Number(part ?? 0));
   const milli = Number((match[7] ?? '0').padEnd(3, '0'));
@@ -62,6 +76,7 @@ export function parseInstant(text: string, zone: Zone, timeZone = zoneName(zone)
   const wanted = new Date(naive).toISOString().slice(0, 23).replace('T', ' ');
   const written = `${match[1]}-${match[2]}-${match[3]} ${match[4]}:${match[5]}`;
   if (!wanted.startsWith(written)) return null;
+  if (match[8]) return naive - minutesOf(match[8]) * 60_000;
   // Offsets of all zones lie within 14 h and change in steps of 15 min; the earlier instant is tried first.
   const HOUR = 3_600_000;
   const offsets = [naive - 15 * HOUR, naive + 15 * HOUR].map((ms) => minutesOf(offsetOf(ms, zone, timeZone)));

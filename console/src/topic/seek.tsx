@@ -3,7 +3,7 @@ import type { Topic } from '../api/client';
 import { APART_MAX } from '../api/messages';
 import { useSettings } from '../app/settings';
 import { grouped } from '../format/number';
-import { instant, parseInstant, secondAgo, zoneName } from '../format/time';
+import { parseInstant, secondAgo, typedInstant, zoneName } from '../format/time';
 import { Choice, Segments } from '../ui/field';
 
 type Kind = 'newest' | 'oldest' | 'offset' | 'time';
@@ -46,7 +46,7 @@ export function SeekBar({ topic, from, partition, disabled, onSeek }: SeekBarPro
   if (typedIn !== zone) {
     const ms = kind === 'time' ? parseInstant(text, typedIn) : null;
     setTypedIn(zone);
-    if (ms !== null) setText(instant(ms, zone));
+    if (ms !== null) setText(typedInstant(ms, zone));
   }
   const choose = (next: Kind) => {
     setKind(next);
@@ -206,7 +206,7 @@ function textOf(from: string, zone: 'utc' | 'local'): string {
   if (from.startsWith('ts:')) {
     const ms = Number(from.slice(3));
     // What no calendar has stays as it was written.
-    return Math.abs(ms) <= MS_MAX ? instant(ms, zone) : from.slice(3);
+    return Math.abs(ms) <= MS_MAX ? typedInstant(ms, zone) : from.slice(3);
   }
   return /^\d+$/.test(from) ? from : '';
 }
