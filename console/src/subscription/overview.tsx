@@ -131,9 +131,7 @@ function Facts({ subscription, updatedAt }: { subscription: Subscription; update
   const { zone } = useSettings();
   const now = useNow(1000);
   const { ns, config, created_ms, forked_from: origin, id, version } = subscription;
-  const attempts = config.max_attempts
-    ? `${grouped(config.max_attempts)} attempts`
-    : 'any number of attempts';
+  const attempts = config.max_attempts ? counted(config.max_attempts, 'attempt') : 'any number of attempts';
   const pauses = config.backoff_ms?.length ? `, ${backoffText(config.backoff_ms)} apart` : ', at once';
   return (
     <dl className="facts">
