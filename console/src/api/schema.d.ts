@@ -2374,7 +2374,7 @@ export interface components {
             lease: string;
             /** @description What became of it. */
             result: components["schemas"]["SettleOutcome"];
-            /** @description With `lease_lost`: the delivery that took its place. */
+            /** @description With `lease_lost`: the delivery that took its place, if one did. */
             current?: components["schemas"]["Takeover"];
             /** @description With `failed`: why. */
             problem?: components["schemas"]["Problem"];

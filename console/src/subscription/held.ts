@@ -99,16 +99,19 @@ export function settledAs(entry: Entry, act: Act, result: SettledLease, now: num
       return { ...entry, note: null, fate: { tone: 'ok', text: DONE[act] } };
     case 'lease_lost': {
       const attempt = result.current?.attempt;
-      const now = attempt === undefined ? '' : ` as attempt ${attempt}`;
+      const why = attempt === undefined ? 'or a seek ended the lease' : `as attempt ${attempt}`;
       return {
         ...entry,
-        fate: { tone: 'warn', text: `Too late: it was delivered again${now}. Nothing was changed.` },
+        fate: { tone: 'warn', text: `Too late: it was delivered again, ${why}. Nothing was changed.` },
       };
     }
     case 'already_settled':
       return { ...entry, fate: { tone: 'warn', text: 'It had been settled before.' } };
     case 'unknown':
-      return { ...entry, fate: { tone: 'warn', text: 'This lease is not known any more, as after a seek.' } };
+      return {
+        ...entry,
+        fate: { tone: 'warn', text: 'This lease is not known any more, as after a redrive.' },
+      };
     case 'failed':
       return { ...entry, note: `Its partition was not reached: ${result.problem?.detail ?? 'try again'}.` };
   }

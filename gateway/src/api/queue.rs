@@ -239,7 +239,7 @@ pub struct SettledLease {
     pub lease: String,
     /// What became of it.
     pub result: SettleOutcome,
-    /// With `lease_lost`: the delivery that took its place.
+    /// With `lease_lost`: the delivery that took its place, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub current: Option<Takeover>,
@@ -255,11 +255,11 @@ pub struct SettledLease {
 pub enum SettleOutcome {
     /// It is settled as was asked, for good.
     Ok,
-    /// The message was delivered again since: nothing was changed.
+    /// The message was delivered again since, or a seek has ended the lease: nothing was changed.
     LeaseLost,
     /// The message was settled before.
     AlreadySettled,
-    /// No lease of this subscription.
+    /// No lease of this subscription, or one from before its message was redriven.
     Unknown,
     /// Its partition could not be reached while others could: settle it again.
     Failed,
