@@ -265,6 +265,7 @@ fn what_was_archived_is_there_after_the_machine_is_lost_and_work_goes_on_where_i
     let refused = world.weir(&options.concat());
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("was restored from the object store"), "{said}");
+    assert!(said.contains("the store is at epoch 1, this directory at 0."), "{said}");
     // And from what the second life archived a third begins.
     std::fs::remove_dir_all(dir.path().join("data")).unwrap();
     let third = world.restore(dir.path(), &[]).unwrap();

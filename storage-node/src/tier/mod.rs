@@ -60,7 +60,9 @@ pub enum TierError {
     Known(#[from] SealedError),
     /// The cluster goes on elsewhere.
     #[error(
-        "cluster {cluster} was restored from the object store after this data directory was last used: the store is at          epoch {epoch}, this directory at {own}. Both would serve the same topics with different messages. Use the          restored directory; to look at this one, start it without --object-store"
+        "cluster {cluster} was restored from the object store after this data directory was last used: the store is at \
+        epoch {epoch}, this directory at {own}. Both would serve the same topics with different messages. Use the \
+        restored directory; to look at this one, start it without --object-store"
     )]
     Restored {
         /// The cluster.
