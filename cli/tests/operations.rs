@@ -45,6 +45,17 @@ fn the_gateway_publishes_every_limit_that_it_holds_its_clients_to() {
 }
 
 #[test]
+fn a_gateway_publishes_the_levels_of_its_storage_before_it_was_asked_for_anything_else() {
+    for (options, best) in [(["--object-store", "local"], "archived"), (["--sync", "os"], "memory")] {
+        let dir = scratch();
+        let product = Product::start_with(dir.path(), "127.0.0.1:0", &options);
+        let service =
+            Connection::open(&product.address).unwrap().request("GET /v1", &[], b"").unwrap().json();
+        assert_eq!(service["levels"].as_array().unwrap().last(), Some(&json!(best)));
+    }
+}
+
+#[test]
 fn what_is_published_is_what_is_refused() {
     let dir = scratch();
     let product = Product::start(dir.path());

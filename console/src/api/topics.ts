@@ -60,12 +60,12 @@ export const versionOf = ({ topic, etag }: Described): Version<TopicConfig> => (
   etag,
 });
 
-/** Limits and version of the gateway. */
+/** Limits and version of the gateway, and what storage can do: another may be behind the same address tomorrow. */
 export function useService() {
   return useQuery({
     queryKey: ['service'],
     queryFn: async ({ signal }) => bodyOf(await api.GET('/v1', { signal })),
-    staleTime: Number.POSITIVE_INFINITY,
+    staleTime: 60_000,
   });
 }
 

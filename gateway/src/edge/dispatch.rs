@@ -422,7 +422,7 @@ async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
         "readReadiness" => ready(&call.edge).await,
         "readMetrics" => metrics(&call.edge),
         "readOpenapi" => Ok(with_type("application/json", call.edge.openapi.clone())),
-        "describeService" => service(&call.edge),
+        "describeService" => service(&call.edge).await,
         "listNamespaces" => namespaces::list(call).await,
         "createNamespace" => namespaces::put(call).await,
         "readNamespace" => namespaces::read(call).await,
@@ -477,7 +477,9 @@ fn metrics(edge: &Edge) -> Result<Response, Problem> {
     Ok(with_type("text/plain; version=0.0.4", text.into()))
 }
 
-fn service(edge: &Edge) -> Result<Response, Problem> {
+async fn service(edge: &Edge) -> Result<Response, Problem> {
+    // A gateway whose node is away has limits all the same.
+    let _ = edge.services.storage.known((Instant::now() + READY_TIME_MAX).into()).await;
     json(
         StatusCode::OK,
         &Service {

@@ -115,6 +115,14 @@ impl Storage {
         self.inner.router.close();
     }
 
+    /// Waits until something is known of storage, which may not be reached by now.
+    ///
+    /// # Errors
+    /// `unavailable` if nothing was by `deadline`.
+    pub async fn known(&self, deadline: Instant) -> Result<(), Failure> {
+        self.inner.router.known_view(deadline).await.map(drop)
+    }
+
     /// Highest level that storage confirms at; quorum while nothing is known of it.
     #[must_use]
     pub fn level_max(&self) -> Level {
