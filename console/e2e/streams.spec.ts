@@ -57,3 +57,26 @@ test('a stream is created in the form, read by hand, and shown with its cursor a
     'Applied. This is version 2.',
   );
 });
+
+test('of two pages that read a stream one is given its messages, also when it was loaded anew', async ({
+  context,
+  page,
+  open,
+  product,
+}) => {
+  await product.create('orders');
+  await product.publish('orders', '{"n":0}');
+  await product.subscribe('ledger', { mode: 'stream', topics: ['orders'] });
+  const other = await context.newPage();
+  const read = (by: typeof page) => by.getByRole('button', { name: 'Read', exact: true }).click();
+  await open('ns/default/subscriptions/ledger/try');
+  await other.goto(page.url());
+  const message = page.getByRole('article', { name: 'Message 0:0' });
+  await read(page);
+  await expect(message).toBeVisible();
+  await read(other);
+  await expect(other.getByText('There was none to be had')).toBeVisible();
+  await page.reload();
+  await read(page);
+  await expect(message).toBeVisible();
+});

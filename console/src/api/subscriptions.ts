@@ -11,6 +11,7 @@ import {
   type SubscriptionConfig,
   subscriptionUrl,
 } from './client';
+import { HOLDER } from './holder';
 import { type Held, readPulled } from './pulled';
 
 const LIVE_MS = 2000;
@@ -201,9 +202,6 @@ export interface PullWish {
   /** Absent: as the subscription says. */
   readonly lease_ms?: number | undefined;
 }
-
-/** Who the console says it is when it takes messages. */
-export const HOLDER = 'console';
 
 /** The request that leases messages, also shown as curl. */
 export const pullRequest = (ns: string, name: string, wish: PullWish) =>
