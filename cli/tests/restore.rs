@@ -511,8 +511,8 @@ fn numbers_or_none(http: &mut Connection) -> Vec<u64> {
     found
 }
 
-#[test]
-fn a_node_that_still_runs_archives_nothing_once_its_cluster_was_restored_elsewhere() {
+/// A node still runs when its cluster was restored elsewhere, and hears of it when so many messages were archived there.
+fn is_deposed_after(archived: usize) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let world = World::in_folder(dir.path());
     let (_old, mut old_http) = world.start(dir.path());
@@ -521,11 +521,27 @@ fn a_node_that_still_runs_archives_nothing_once_its_cluster_was_restored_elsewhe
     std::fs::create_dir(&elsewhere).unwrap();
     world.restore(&elsewhere, &[]).unwrap();
     let (_new, mut new_http) = world.start(&elsewhere);
+    let sent: Vec<usize> = (2..2 + archived).collect();
+    for n in &sent {
+        assert_eq!(publish(&mut new_http, "t", *n, &ARCHIVED).status, 201);
+    }
     let late = [("Confirm", "archived"), ("Confirm-Deadline-Ms", "5000")];
     let late = publish(&mut old_http, "t", 1, &late);
     assert_eq!((late.status, late.header("confirm-level")), (202, Some("quorum")), "{}", late.text());
-    assert_eq!(publish(&mut new_http, "t", 2, &ARCHIVED).status, 201);
-    assert_eq!(numbers(&mut new_http, "t", 0), [0, 2]);
+    assert_eq!(publish(&mut new_http, "t", 99, &ARCHIVED).status, 201);
+    let expected: Vec<u64> = [&[0], &*sent, &[99]].concat().into_iter().map(|n| n as u64).collect();
+    assert_eq!(numbers(&mut new_http, "t", 0), expected);
     let report = world.restore(&dir.path().join("third"), &["--dry-run"]).unwrap();
-    assert_eq!((&report["epoch"], &report["messages"]), (&json!(2), &json!(2)), "the restored one writes");
+    let told = (&report["epoch"], &report["messages"]);
+    assert_eq!(told, (&json!(2), &json!(expected.len())), "the restored one writes");
+}
+
+#[test]
+fn a_node_that_still_runs_archives_nothing_once_its_cluster_was_restored_elsewhere() {
+    is_deposed_after(0);
+}
+
+#[test]
+fn nor_does_one_whose_next_manifest_was_written_and_deleted_there_long_ago() {
+    is_deposed_after(6);
 }

@@ -308,9 +308,10 @@ impl NodeRestore {
             writer: Ulid::new().0.into(),
             ..self.manifest.clone()
         };
-        let claimed = self.exports.publish(&claim).await;
-        if let Published::Theirs(_) = claimed.map_err(|why| RestoreError::Claim { number, why })? {
-            return Err(RestoreError::Taken(number));
+        let claimed = self.exports.publish(&claim, Some(number - 1)).await;
+        let claimed = claimed.map_err(|why| RestoreError::Claim { number, why })?;
+        if let Published::Theirs(theirs) = claimed {
+            return Err(RestoreError::Taken(theirs.number));
         }
         let (data_shards, dedupe_rows) = (claim.data_shards, claim.dedupe_rows);
         let layout = Layout { data_shards, dedupe_rows, epoch };

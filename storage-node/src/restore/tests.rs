@@ -37,7 +37,7 @@ impl World {
         let (data_shards, shards) = (1, shards.to_vec());
         let manifest =
             Manifest { number, epoch, data_shards, dedupe_rows: 1_000, writer, shards, written_ms: 1 };
-        assert_eq!(self.exports.publish(&manifest).await.unwrap(), Published::Ours);
+        assert_eq!(self.exports.publish(&manifest, None).await.unwrap(), Published::Ours);
     }
 
     async fn look(&self) -> NodeRestore {

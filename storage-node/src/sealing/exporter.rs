@@ -101,6 +101,8 @@ pub(super) struct Exporter {
     stale: VecDeque<Stale>,
     has_begun: bool,
     next_number: u64,
+    /// The newest manifest that was found at the start, or that this start knows to be in the store.
+    known: Option<u64>,
     /// A manifest of this start is in the store. Before, others may come to be there that an earlier start
     /// sent: a store may take what was on its way when a process died.
     has_published: bool,
@@ -129,6 +131,7 @@ impl Exporter {
             stale: VecDeque::new(),
             has_begun: false,
             next_number: 1,
+            known: None,
             has_published: false,
             is_unsettled: false,
             unreadable: None,
@@ -265,7 +268,8 @@ impl Exporter {
             };
             found.push(Kept { number, shards, packs: None });
         }
-        self.next_number = found.last().map_or(1, |newest| newest.number + 1);
+        self.known = found.last().map(|newest| newest.number);
+        self.next_number = self.known.map_or(1, |newest| newest + 1);
         found.into_iter().for_each(|kept| self.keep(kept));
         self.has_begun = true;
         Ok(())
@@ -321,8 +325,8 @@ impl Exporter {
     }
 
     /// Takes the next number. A manifest of this start under it is an attempt whose answer was lost, and one
-    /// of another that is met before this start has any is as if it had been there at the start: it is kept,
-    /// and the number after it taken.
+    /// of another, there or beyond, that is met before this start has any is as if it had been there at the
+    /// start: it is kept, and the number after it taken.
     async fn publish(&mut self, shards: &[ShardSnapshot]) -> Result<(), ExporterError> {
         loop {
             let manifest = Manifest {
@@ -334,9 +338,10 @@ impl Exporter {
                 writer: self.writer.into(),
                 shards: shards.to_vec(),
             };
-            let theirs = match self.tier.exports.publish(&manifest).await {
+            let theirs = match self.tier.exports.publish(&manifest, self.known).await {
                 Ok(Published::Ours) => {
                     self.has_published = true;
+                    self.known = Some(self.next_number);
                     self.next_number += 1;
                     return Ok(());
                 }
@@ -363,7 +368,8 @@ impl Exporter {
                 return Err(Deposed { number, epoch, own }.into());
             }
             self.has_published |= is_ours;
-            self.next_number += 1;
+            // It is not known yet: whether others had gone beyond it when it was written was not answered either.
+            self.next_number = theirs.number + 1;
             self.keep(Kept { number: theirs.number, shards: theirs.shards, packs: None });
         }
     }

@@ -227,7 +227,7 @@ async fn a_node_whose_cluster_was_restored_while_its_store_was_away_writes_nothi
     let number = exports.numbers().await.unwrap().pop().unwrap();
     let newest = exports.manifest(number).await.unwrap();
     let claim = Manifest { number: number + 1, epoch: newest.epoch + 1, writer: 1_u128.into(), ..newest };
-    assert_eq!(exports.publish(&claim).await.unwrap(), Published::Ours);
+    assert_eq!(exports.publish(&claim, None).await.unwrap(), Published::Ours);
     play.faults.all(None);
     let known = async {
         while is_awaited(&node) {

@@ -45,7 +45,7 @@ impl Play {
         let shards = (0..3).map(at).collect();
         let manifest =
             Manifest { number, epoch, data_shards: 2, dedupe_rows: 1_000, writer, shards, written_ms: 1 };
-        assert_eq!(self.tier().exports.publish(&manifest).await.unwrap(), Published::Ours);
+        assert_eq!(self.tier().exports.publish(&manifest, None).await.unwrap(), Published::Ours);
     }
 
     async fn publish_damaged(&self, number: u64) {
@@ -167,6 +167,38 @@ async fn who_finds_anothers_manifest_under_its_number_is_deposed() {
     assert!(matches!(deposed, SealError::Export(ExporterError::Deposed(_))), "{deposed}");
     assert_eq!(*play.numbers().await.last().unwrap(), newest + 1);
     play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_overtaken_so_long_ago_that_its_number_is_free_again_is_deposed() {
+    for is_answered in [true, false] {
+        let faults = Faults::default();
+        let mut play = Play::start(&faults).await;
+        let key = play.create(1, "t").await;
+        play.publish(1, key).await;
+        play.sealer.round().await.unwrap();
+        let newest = *play.numbers().await.last().unwrap();
+        // The store is away from here alone. The cluster is restored, goes on, and keeps its three newest.
+        let others: Vec<u64> = (newest + 1..newest + 7).collect();
+        for number in &others {
+            play.publish_manifest(*number, 1).await;
+        }
+        let (gone, kept) = others.split_at(3);
+        for number in (1..=newest).chain(gone.iter().copied()) {
+            play.tier().exports.delete_manifest(number).await.unwrap();
+        }
+        play.delete(1, "t").await;
+        if !is_answered {
+            faults.named(Some((Op::Put, ".manifest", Fault::AnswerLost)));
+            play.sealer.round().await.unwrap_err();
+            faults.named(None);
+        }
+        let deposed = play.sealer.round().await.unwrap_err();
+        assert!(matches!(deposed, SealError::Export(ExporterError::Deposed(_))), "{deposed}");
+        assert!(play.numbers().await.ends_with(kept), "what counts is theirs");
+        assert_eq!(play.packs(1), (0, 1), "nothing is deleted that they may need");
+        play.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

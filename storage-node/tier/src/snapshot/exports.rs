@@ -46,9 +46,9 @@ impl ExportError {
 /// What became of [`Exports::publish`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Published {
-    /// It is there, and was read back.
+    /// It is there, was read back, and is the newest.
     Ours,
-    /// Another manifest has the number.
+    /// Another manifest has the number, or a higher one.
     Theirs(Box<Manifest>),
 }
 
@@ -98,19 +98,49 @@ impl Exports {
         upload.finish().await
     }
 
-    /// Writes a manifest, if nobody has taken its number; reads it back.
+    /// Writes a manifest, if nobody has taken its number or gone beyond it; reads it back. `known` is one that
+    /// the writer knows to have been there.
+    ///
+    /// A number may be free because whoever wrote for the cluster meanwhile has deleted it again. Manifests are
+    /// deleted from the oldest on: while `known` is there, which is older, that has not happened, and otherwise
+    /// a listing tells.
     ///
     /// # Errors
     /// [`ExportError`]: whether it is there is unknown. The next attempt tells.
-    pub async fn publish(&self, manifest: &Manifest) -> Result<Published, ExportError> {
+    pub async fn publish(&self, manifest: &Manifest, known: Option<u64>) -> Result<Published, ExportError> {
         let bytes = envelope::wrap(Kind::Manifest, self.cluster, &manifest.encode_to_vec());
         let name = ManifestName { cluster: self.cluster, number: manifest.number };
         let created = self.store.create(&name.to_string(), bytes).await?;
         let there = self.manifest(manifest.number).await?;
-        match created {
-            Created::Ours if there == *manifest => Ok(Published::Ours),
-            Created::Ours | Created::Theirs => Ok(Published::Theirs(Box::new(there))),
+        if created == Created::Theirs || there != *manifest {
+            return Ok(Published::Theirs(Box::new(there)));
         }
+        // After the write: whoever goes beyond it from now on has met it.
+        let Some(newer) = self.newer_than(manifest.number, known).await? else { return Ok(Published::Ours) };
+        if let Err(error) = self.delete_manifest(manifest.number).await {
+            tracing::warn!(%error, "a manifest stays that is older than another's");
+        }
+        Ok(Published::Theirs(Box::new(newer)))
+    }
+
+    /// The newest manifest that can be read, if there is one beyond `number`.
+    async fn newer_than(&self, number: u64, known: Option<u64>) -> Result<Option<Manifest>, ExportError> {
+        if let Some(known) = known {
+            let name = ManifestName { cluster: self.cluster, number: known };
+            match self.store.size(&name.to_string()).await {
+                Ok(_) => return Ok(None),
+                Err(StoreError::Missing { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut unreadable = None;
+        for newer in self.numbers().await?.into_iter().rev().take_while(|newer| *newer > number) {
+            match self.manifest(newer).await {
+                Err(error @ ExportError::Wrong { .. }) => unreadable = Some(error),
+                read => return read.map(Some),
+            }
+        }
+        unreadable.map_or(Ok(None), Err)
     }
 
     /// Numbers of all manifests, ascending: the last one counts.
@@ -246,11 +276,15 @@ mod tests {
         assert_eq!(exports.numbers().await.unwrap(), [0_u64; 0]);
         let shards = vec![put(&exports, 0, b"meta").await, put(&exports, 1, b"data").await];
         let first = manifest(1, 5, shards.clone());
-        assert_eq!(exports.publish(&first).await.unwrap(), Published::Ours);
-        assert_eq!(exports.publish(&first).await.unwrap(), Published::Ours, "an answer may have been lost");
+        assert_eq!(exports.publish(&first, None).await.unwrap(), Published::Ours);
+        assert_eq!(
+            exports.publish(&first, None).await.unwrap(),
+            Published::Ours,
+            "an answer may have been lost"
+        );
         let late = manifest(1, 6, shards.clone());
-        assert_eq!(exports.publish(&late).await.unwrap(), Published::Theirs(Box::new(first.clone())));
-        exports.publish(&manifest(2, 5, shards.clone())).await.unwrap();
+        assert_eq!(exports.publish(&late, None).await.unwrap(), Published::Theirs(Box::new(first.clone())));
+        exports.publish(&manifest(2, 5, shards.clone()), Some(1)).await.unwrap();
         assert_eq!(exports.numbers().await.unwrap(), [1, 2]);
         assert_eq!(exports.manifest(1).await.unwrap(), first);
         assert_eq!(exports.snapshot(&shards[1]).await.unwrap(), "data");
@@ -258,6 +292,29 @@ mod tests {
         assert_eq!(Exports::clusters(&store).await.unwrap(), [CLUSTER]);
         exports.delete_manifest(1).await.unwrap();
         assert_eq!(exports.numbers().await.unwrap(), [2]);
+    }
+
+    #[tokio::test]
+    async fn a_number_that_is_free_again_is_taken_by_nobody_who_was_overtaken() {
+        let exports = Exports::new(store(), CLUSTER);
+        let shards = vec![put(&exports, 0, b"meta").await];
+        let of = |number, writer| manifest(number, writer, shards.clone());
+        exports.publish(&of(1, 5), None).await.unwrap();
+        for number in 2..6 {
+            assert_eq!(exports.publish(&of(number, 6), Some(number - 1)).await.unwrap(), Published::Ours);
+            exports.delete_manifest(number - 1).await.unwrap();
+        }
+        for known in [Some(1), None] {
+            let late = exports.publish(&of(2, 5), known).await.unwrap();
+            assert_eq!(late, Published::Theirs(Box::new(of(5, 6))));
+            assert_eq!(exports.numbers().await.unwrap(), [5], "nothing of it stays");
+        }
+        // One that cannot be read says nothing, and is not taken for none.
+        let name = ManifestName { cluster: CLUSTER, number: 6 }.to_string();
+        exports.store.create(&name, Bytes::from_static(b"no manifest")).await.unwrap();
+        assert_eq!(exports.publish(&of(2, 5), Some(1)).await.unwrap(), Published::Theirs(Box::new(of(5, 6))));
+        exports.delete_manifest(5).await.unwrap();
+        assert!(matches!(exports.publish(&of(2, 5), Some(1)).await, Err(ExportError::Wrong { .. })));
     }
 
     #[tokio::test]
@@ -270,7 +327,7 @@ mod tests {
         let other = ShardSnapshot { crc32c: one.crc32c ^ 1, ..one };
         assert!(matches!(exports.snapshot(&other).await, Err(ExportError::Wrong { .. })));
         let twice = manifest(1, 5, vec![one, one]);
-        let error = exports.publish(&twice).await.unwrap_err().to_string();
+        let error = exports.publish(&twice, None).await.unwrap_err().to_string();
         assert!(error.contains("it names the shards [0, 0] of 0 to 1"), "{error}");
     }
 }
