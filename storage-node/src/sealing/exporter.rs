@@ -247,17 +247,21 @@ impl Exporter {
         }
     }
 
-    /// What is in the store already. Nobody who ran before a restore writes on.
+    /// What is in the store already. Nobody who ran before a restore writes on. Only the newest are read, one
+    /// that can be at least: where the store deletes nothing there are a hundred thousand after a month.
     async fn begin(&mut self) -> Result<(), ExporterError> {
         if self.has_begun {
             return Ok(());
         }
         let tier = Arc::clone(&self.tier);
-        let mut found = Vec::new();
-        for number in tier.exports.numbers().await? {
+        let mut numbers = tier.exports.numbers().await?;
+        let (mut found, mut is_checked) = (VecDeque::new(), false);
+        while found.len() < KEPT_MAX || !is_checked {
+            let Some(number) = numbers.pop() else { break };
             let shards = match tier.exports.manifest(number).await {
                 Ok(manifest) => {
                     self.check(&manifest)?;
+                    is_checked = true;
                     manifest.shards
                 }
                 Err(ExportError::Wrong { object, why }) => {
@@ -266,9 +270,12 @@ impl Exporter {
                 }
                 Err(error) => return Err(error.into()),
             };
-            found.push(Kept { number, shards, packs: None });
+            found.push_front(Kept { number, shards, packs: None });
         }
-        self.known = found.last().map(|newest| newest.number);
+        // What only these name is left to the sweep.
+        let stale = |number| Stale { number, snapshots: Vec::new() };
+        self.stale = numbers.into_iter().map(stale).collect();
+        self.known = found.back().map(|newest| newest.number);
         self.next_number = self.known.map_or(1, |newest| newest + 1);
         found.into_iter().for_each(|kept| self.keep(kept));
         self.has_begun = true;

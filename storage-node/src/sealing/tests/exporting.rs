@@ -136,6 +136,28 @@ async fn a_store_that_deletes_nothing_gets_no_more_manifests_than_there_is_news(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_reads_a_few_manifests_however_many_the_store_does_not_delete() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    let many = 60;
+    for number in 1..=many {
+        play.publish_manifest(number, 0).await;
+    }
+    faults.always(Some((Op::Delete, Fault::Error)));
+    let before = faults.requests(Op::Get);
+    play.sealer.round().await.unwrap();
+    let reads = faults.requests(Op::Get) - before;
+    assert!(reads < 20, "{reads} requests");
+    assert_eq!(play.numbers().await.last(), Some(&(many + 1)));
+    faults.always(None);
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    play.sealer.round().await.unwrap();
+    assert_eq!(play.numbers().await.len(), 3, "the others go when the store lets them");
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_manifest_is_passed_over_at_a_start_and_later() {
     let faults = Faults::default();
     let mut play = Play::start(&faults).await;
