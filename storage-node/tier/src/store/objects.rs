@@ -103,6 +103,7 @@ enum Part {
 #[derive(Clone)]
 pub struct Store {
     pub(super) inner: Arc<dyn ObjectStore>,
+    /// As it stands in the names of objects.
     prefix: Path,
     pub(super) place: Arc<str>,
     config: Arc<StoreConfig>,
@@ -132,13 +133,14 @@ pub struct Listed {
 }
 
 impl Store {
-    /// A store over any implementation; names begin with `prefix`.
+    /// A store over any implementation; names begin with `prefix`, in which characters that stores advise
+    /// against are escaped.
     #[must_use]
     pub fn over(inner: Arc<dyn ObjectStore>, prefix: Path, config: StoreConfig) -> Self {
         let permits = (config.upload_bytes_max / 1024).clamp(super::upload::PART_KIB, Semaphore::MAX_PERMITS);
         Self {
             inner,
-            prefix,
+            prefix: Path::from(prefix.as_ref()),
             place: config.url.as_str().into(),
             config: Arc::new(config),
             budget: Arc::new(Semaphore::new(permits)),
@@ -416,10 +418,8 @@ impl Store {
     }
 
     pub(super) fn path(&self, name: &str) -> Path {
-        match self.prefix.as_ref() {
-            "" => Path::from(name),
-            prefix => Path::from(format!("{prefix}/{name}")),
-        }
+        // Part by part: a whole text would have what is escaped in the prefix escaped once more.
+        self.prefix.parts().chain(Path::from(name).parts()).collect()
     }
 
     /// A request that is charged like a PUT and sends nothing of an object.

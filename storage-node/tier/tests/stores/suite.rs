@@ -101,6 +101,10 @@ async fn lists_and_deletes(store: &Store) {
     names.sort_unstable();
     let part = PART_BYTES as u64;
     assert_eq!(names, [("u/0", 0), ("u/1", 1), ("u/2", part), ("u/3", part + 1), ("u/4", 3 * part + 12_345)]);
+    let mut folders = store.folders().await.unwrap();
+    folders.retain(|folder| folder != "self-test");
+    folders.sort_unstable();
+    assert_eq!(folders, ["m", "r", "race", "u"]);
     assert!(listed.iter().all(|object| object.written_ms > 1_700_000_000_000));
     assert_eq!(store.list("u", 2).await.unwrap().len(), 2, "at most as many as were asked for");
     for object in listed {
@@ -139,7 +143,8 @@ async fn a_folder_behaves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn minio_behaves() {
     let minio = Minio::start();
-    let config = StoreConfig { options: minio.options(), ..StoreConfig::new(Minio::url("some/prefix")) };
+    let config =
+        StoreConfig { options: minio.options(), ..StoreConfig::new(Minio::url("some/pré ~fix%23")) };
     let store = Store::open(config).unwrap();
     behaves(store.clone()).await;
     lists_pages(&store, 1_000).await;
