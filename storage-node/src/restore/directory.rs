@@ -1,6 +1,7 @@
 //! A data directory made of states: checkpoints, and a journal that goes on behind them.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
@@ -42,17 +43,37 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Makes the folder beside `dir`, which must be empty or missing.
+    /// Makes the folder beside `dir`, which must be empty or missing. If it is there, on return it is known
+    /// that a folder can take its name: none can take that of a mount point.
     pub(super) fn make(dir: &Path) -> Result<Self, RestoreError> {
         check_empty(dir)?;
-        let dir = std::path::absolute(dir).map_err(|error| cannot(dir, &error))?;
+        let is_there = dir.symlink_metadata().is_ok();
+        // Behind a link, whose own name no folder takes.
+        let resolved = if is_there { dir.canonicalize() } else { std::path::absolute(dir) };
+        let dir = resolved.map_err(|error| cannot(dir, &error))?;
         let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
             return Err(cannot(&dir, &"it has no name"));
         };
         let beside = parent.join(format!(".{}.restoring-{}", name.to_string_lossy(), Ulid::new()));
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        disk.make_dir(&beside).map_err(|why| cannot(&beside, &why))?;
-        Ok(Self { dir, beside, disk })
+        let made = Self { dir, beside, disk: Arc::new(RealDisk) };
+        let make = || made.disk.make_dir(&made.beside).map_err(|why| cannot(&made.beside, &why));
+        make()?;
+        if is_there {
+            let advice = "name a new directory, within it if it is a mount point";
+            let refused = |why| cannot(&made.dir, &format!("it cannot be replaced ({why}): {advice}"));
+            made.take_name().map_err(refused)?;
+            make()?;
+        }
+        Ok(made)
+    }
+
+    /// The directory is this folder from now on. One that is there is replaced, and who may look into it was
+    /// somebody's choice.
+    fn take_name(&self) -> io::Result<()> {
+        if let Ok(there) = self.dir.metadata() {
+            std::fs::set_permissions(&self.beside, there.permissions())?;
+        }
+        self.disk.rename(&self.beside, &self.dir)
     }
 
     /// Writes everything, and renames it once it is durable.
@@ -64,13 +85,8 @@ impl Beside {
     ) -> Result<(), RestoreError> {
         fill(&self.beside, &self.disk, cluster, layout, shards).map_err(|why| cannot(&self.beside, &why))?;
         check_empty(&self.dir)?;
-        if let Ok(there) = self.dir.metadata() {
-            // It is replaced, and who may look into it was somebody's choice.
-            let kept = std::fs::set_permissions(&self.beside, there.permissions());
-            kept.map_err(|error| cannot(&self.dir, &error))?;
-        }
         let parent = self.dir.parent().unwrap_or(&self.dir);
-        let renamed = self.disk.rename(&self.beside, &self.dir).and_then(|()| self.disk.sync_dir(parent));
+        let renamed = self.take_name().and_then(|()| self.disk.sync_dir(parent));
         renamed.map_err(|error| cannot(&self.dir, &error))
     }
 }

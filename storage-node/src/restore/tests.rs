@@ -111,6 +111,24 @@ async fn where_nothing_can_be_written_nobody_is_deposed() {
     assert_eq!(world.exports.numbers().await.unwrap(), [1]);
 }
 
+#[tokio::test]
+async fn a_directory_behind_a_link_is_restored_into_and_one_missing_there_is_refused_before_the_claim() {
+    let world = World::new();
+    let shards = [world.put(0).await, world.put(1).await];
+    world.publish(1, 0, &shards).await;
+    let dir = tempfile::tempdir().unwrap();
+    let (there, link) = (dir.path().join("there"), dir.path().join("link"));
+    std::os::unix::fs::symlink(&there, &link).unwrap();
+    let refused = world.look().await.write(&link).await.unwrap_err();
+    assert!(matches!(refused, RestoreError::Write { .. }), "{refused}");
+    assert_eq!(world.exports.numbers().await.unwrap(), [1], "nobody is deposed");
+    std::fs::DirBuilder::new().create(&there).unwrap();
+    world.look().await.write(&link).await.unwrap();
+    assert!(there.join("IDENTITY").is_file() && link.is_symlink());
+    let refused = world.look().await.write(&link).await.unwrap_err();
+    assert!(matches!(refused, RestoreError::NotEmpty(_)), "{refused}");
+}
+
 #[test]
 fn what_is_restored_is_its_owners_alone_unless_the_directory_was_there() {
     use std::os::unix::fs::PermissionsExt as _;
