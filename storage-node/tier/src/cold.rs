@@ -2,27 +2,25 @@
 //! memory and disk.
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use foyer::{
-    BlockEngineConfig, Cache, CacheBuilder, DeviceBuilder as _, FsDeviceBuilder, HybridCache,
-    HybridCacheBuilder, HybridCachePolicy, PsyncIoEngineConfig, StorageFilter,
-};
+use foyer::{Cache, CacheBuilder, HybridCache};
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_protocol::ids::{Incarnation, Offset};
 
 use crate::again::Again;
+use crate::cache;
+pub use crate::cache::{CacheConfig, DISK_BYTES_MIN};
 use crate::pack::{
     BlockRow, Footer, PackError, PackIdentity, PackSummary, PackedPartition, Trailer, read_block,
 };
 use crate::recent::Recent;
-use crate::store::{PackName, Store, StoreError, make_folder, requests_of};
+use crate::store::{PackName, Store, StoreError, requests_of};
 use crate::under_way::UnderWay;
 
 /// Blocks that begin in the same stretch of so many bytes of a pack are fetched by one request …
@@ -39,12 +37,6 @@ const FETCH_KIB_KEPT: usize = 8 << 10;
 /// … and each request counts as so many at least, so there are no more than 64, and at most as what is left
 /// to who waits.
 const REQUEST_KIB_MIN: u64 = 512;
-/// Smallest disk that the cache can use: a few of its files.
-pub const DISK_BYTES_MIN: u64 = 64 << 20;
-/// Bytes of one file of the cache on disk.
-const DISK_FILE_BYTES: usize = 16 << 20;
-
-const _: () = assert!(DISK_BYTES_MIN >= 4 * DISK_FILE_BYTES as u64, "the engine needs a few files");
 
 /// A pack that a shard refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,17 +95,6 @@ impl Ahead {
         };
         rows.iter().take(self.blocks + TOGETHER_BLOCKS).take_while(is_within).count()
     }
-}
-
-/// How much is kept of what was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CacheConfig {
-    /// Memory for blocks. Default 64 MiB.
-    pub memory_bytes: usize,
-    /// Disk for blocks, 0 for none, else at least [`DISK_BYTES_MIN`]. Default 2 GiB.
-    pub disk_bytes: u64,
-    /// Folder for them, made if missing; what is in it may be deleted while nothing runs.
-    pub folder: PathBuf,
 }
 
 /// Why records of a pack cannot be read. Shared by all who waited for it.
@@ -237,18 +218,8 @@ impl Cold {
     /// # Errors
     /// If the cache's folder cannot be used.
     pub async fn open(store: Store, config: CacheConfig) -> Result<Self, std::io::Error> {
-        if config.disk_bytes > 0 {
-            make_folder(&config.folder)?;
-        }
         let again = Again::default();
-        let blocks = match blocks(&config, &again, true).await {
-            // Not every file system can go past the page cache.
-            Err(error) if config.disk_bytes > 0 => {
-                tracing::info!(%error, "the cache on disk goes through the page cache: its file system can't go past it");
-                blocks(&config, &again, false).await?
-            }
-            built => built?,
-        };
+        let blocks = cache::open(&config, &again).await?;
         let footers = CacheBuilder::new(FOOTER_BYTES_MAX)
             .with_weighter(|_: &u128, footer: &Arc<Footer>| footer.memory_bytes() + 64)
             .build();
@@ -458,36 +429,6 @@ impl Cold {
     }
 }
 
-/// Blocks in memory, and on disk what memory has no room for and was asked for again: past the page cache,
-/// which would be a second copy of what was just found too old to be kept in memory, in memory that no limit
-/// counts.
-async fn blocks(
-    config: &CacheConfig,
-    again: &Again,
-    is_direct: bool,
-) -> Result<HybridCache<u128, Bytes>, std::io::Error> {
-    let memory = HybridCacheBuilder::new()
-        .with_name("weir-blocks")
-        // What memory keeps needs no copy on disk: a stop loses it, and it is fetched again.
-        .with_policy(HybridCachePolicy::WriteOnEviction)
-        .with_flush_on_close(false)
-        .memory(config.memory_bytes)
-        .with_weighter(|_: &u128, block: &Bytes| block.len() + 64);
-    let storage = memory.storage();
-    let built = if config.disk_bytes == 0 {
-        storage.build().await
-    } else {
-        let disk = usize::try_from(config.disk_bytes).unwrap_or(usize::MAX);
-        let device = FsDeviceBuilder::new(&config.folder).with_capacity(disk).with_direct(is_direct).build();
-        let device = device.map_err(std::io::Error::other)?;
-        let engine = BlockEngineConfig::new(device)
-            .with_block_size(DISK_FILE_BYTES)
-            .with_admission_filter(StorageFilter::new().with_condition(again.clone()));
-        storage.with_io_engine_config(PsyncIoEngineConfig::new()).with_engine_config(engine).build().await
-    };
-    built.map_err(std::io::Error::other)
-}
-
 /// What so many bytes count as.
 fn kib(bytes: u64) -> u32 {
     let kib = bytes.div_ceil(1024).clamp(REQUEST_KIB_MIN, FETCH_KIB_KEPT as u64);
@@ -558,43 +499,4 @@ fn told(pack: &PackRef, error: &foyer::Error) -> ColdError {
         let why = format!("object {object}: {}", error.message());
         ColdError { object, is_damage: false, why, is_slowness: false }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BLOCK_BYTES: usize = 256 << 10;
-
-    fn block(key: u128) -> Bytes {
-        Bytes::from(vec![u8::try_from(key).unwrap(); BLOCK_BYTES])
-    }
-
-    #[tokio::test]
-    async fn what_was_asked_for_again_is_on_disk_past_the_page_cache_or_through_it() {
-        for is_direct in [true, false] {
-            let dir = tempfile::tempdir().unwrap();
-            let folder = dir.path().join("cache");
-            let config = CacheConfig { memory_bytes: 4 * BLOCK_BYTES, disk_bytes: DISK_BYTES_MIN, folder };
-            let again = Again::default();
-            let cache = match blocks(&config, &again, is_direct).await {
-                // Where the file system cannot, `Cold::open` does without.
-                Err(error) if is_direct => {
-                    assert!(error.to_string().contains("Invalid argument"), "{error}");
-                    continue;
-                }
-                built => built.unwrap(),
-            };
-            for key in 0..40 {
-                (0..if key < 32 { 2 } else { 1 }).for_each(|_| again.asked(key, &(Offset(0)..Offset(9))));
-                cache.insert(key, block(key));
-            }
-            cache.storage().wait().await;
-            for key in 0..32 {
-                let found = cache.get(&key).await.unwrap();
-                assert_eq!(found.expect("in memory or on disk").value(), &block(key), "{key}");
-            }
-            assert!(cache.get(&32).await.unwrap().is_none(), "asked for once, and no longer in memory");
-        }
-    }
 }

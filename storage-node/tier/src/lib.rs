@@ -5,7 +5,8 @@
 //!   snapshot  what a cluster is rebuilt from if nothing else is left: shards' states and lists of them
 //!   store   objects in S3, GCS, Azure or a folder: conditional creates, verified uploads, ranged reads
 //!   cold    packs read back through a cache of bounded memory and disk, or past it where they are read once
-//!   again   which of their blocks are worth a place on disk
+//!   cache   where their blocks are kept, in memory and on disk
+//!   again   which of them are worth a place on disk
 //!   spans   blocks of a pack in its order, for whoever copies it
 //!   faults  a store that fails as stores do, for tests
 //! ```
@@ -15,6 +16,8 @@
 
 #[cfg(feature = "store")]
 mod again;
+#[cfg(feature = "store")]
+mod cache;
 #[cfg(feature = "store")]
 pub mod cold;
 #[cfg(feature = "store")]
