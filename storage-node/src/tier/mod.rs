@@ -9,6 +9,7 @@ mod reading;
 mod trial;
 mod uploads;
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -231,5 +232,26 @@ fn url_of(setting: &str, data_dir: &Path) -> String {
         return setting.to_owned();
     }
     let folder = std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.to_owned()).join(LOCAL_FOLDER);
-    format!("file://{}", folder.display())
+    // Whatever a folder may be called: to a URL # and ? and % mean something else.
+    let escaped = folder.as_os_str().as_bytes().iter().map(|byte| match byte {
+        b'/' | b'-' | b'.' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => char::from(*byte).to_string(),
+        other => format!("%{other:02X}"),
+    });
+    format!("file://{}", escaped.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_store_in_the_data_directory_is_there_whatever_the_directory_is_called() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["plain", "C# (100%)", "what?", "a%20b", "sp\u{e4}t [~]"] {
+            let data = dir.path().join(name);
+            let store = Store::open(StoreConfig::new(url_of(LOCAL, &data))).unwrap();
+            store.self_test().await.unwrap();
+            assert!(data.join(LOCAL_FOLDER).is_dir(), "{name}");
+        }
+    }
 }
