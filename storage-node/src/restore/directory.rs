@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
@@ -67,10 +68,12 @@ impl Beside {
         Ok(made)
     }
 
-    /// The directory is this folder from now on. One that is there is replaced, and who may look into it was
-    /// somebody's choice.
+    /// The directory is this folder from now on. One that is there is replaced, and whose it is and who may
+    /// look into it was somebody's choice.
     fn take_name(&self) -> io::Result<()> {
         if let Ok(there) = self.dir.metadata() {
+            // As far as the system lets us: only root gives something away.
+            let _ = chown(&self.beside, Some(there.uid()), Some(there.gid()));
             std::fs::set_permissions(&self.beside, there.permissions())?;
         }
         self.disk.rename(&self.beside, &self.dir)

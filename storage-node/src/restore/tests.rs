@@ -131,14 +131,21 @@ async fn a_directory_behind_a_link_is_restored_into_and_one_missing_there_is_ref
 
 #[test]
 fn what_is_restored_is_its_owners_alone_unless_the_directory_was_there() {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
     let dir = tempfile::tempdir().unwrap();
     let there = tempfile::tempdir_in(&dir).unwrap().keep();
     let made = dir.path().join("made");
     std::fs::set_permissions(&there, std::fs::Permissions::from_mode(0o750)).unwrap();
+    // Who is root may make it somebody else's.
+    let _ = chown(&there, Some(1_234), Some(5_678));
+    let owner = |dir: &Path| dir.metadata().map(|of| (of.uid(), of.gid())).ok();
     for (data, expected) in [(made, 0o700), (there, 0o750)] {
         let layout = Layout { data_shards: 1, dedupe_rows: 1_000, epoch: 1 };
+        let before = owner(&data);
+        drop(directory::Beside::make(&data).unwrap());
+        assert_eq!(owner(&data), before, "a restore that ends here leaves it as it was");
         directory::Beside::make(&data).unwrap().write(CLUSTER, layout, Vec::new()).unwrap();
         assert_eq!(data.metadata().unwrap().permissions().mode() & 0o777, expected);
+        assert!(before.is_none() || owner(&data) == before);
     }
 }
