@@ -151,7 +151,7 @@ async fn minio_behaves() {
 }
 
 fn open(cloud: &Cloud) -> Store {
-    let config = StoreConfig { options: cloud.options(), ..StoreConfig::new(cloud.url("some/pre fix")) };
+    let config = StoreConfig { options: cloud.options(), ..StoreConfig::new(cloud.url("some/pré fix~")) };
     Store::open(config).unwrap()
 }
 
