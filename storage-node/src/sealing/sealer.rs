@@ -97,6 +97,7 @@ impl Sealer {
             match done {
                 Err(SealError::Export(ExporterError::Deposed(deposed))) => {
                     self.tier.metrics.failed();
+                    self.tier.uploads.attempted(ShardId::META, Some(deposed.to_string()));
                     self.tier.is_deposed.store(true, Ordering::Release);
                     tracing::error!("{deposed}");
                     // Whatever else ends this task ends the node: reads and what is not archived go on.

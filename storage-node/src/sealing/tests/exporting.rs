@@ -1,6 +1,9 @@
 //! Tests of taking states to a store that fails: what a restore would find there.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
+use tokio::sync::watch;
 use weir_protocol::ids::{LogIndex, Term};
 use weir_tier::snapshot::{Manifest, ManifestName, Published, ShardSnapshot};
 
@@ -189,6 +192,31 @@ async fn who_finds_anothers_manifest_under_its_number_is_deposed() {
     assert!(matches!(deposed, SealError::Export(ExporterError::Deposed(_))), "{deposed}");
     assert_eq!(*play.numbers().await.last().unwrap(), newest + 1);
     play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_deposed_says_why_nothing_leaves_the_journal() {
+    let mut play = Play::start(&Faults::default()).await;
+    play.sealer.round().await.unwrap();
+    let newest = *play.numbers().await.last().unwrap();
+    play.publish_manifest(newest + 1, 1).await;
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    let Play { node, tier, sealer, shards, dir: _dir } = play;
+    let (stop, stopping) = watch::channel(false);
+    let running = tokio::spawn(sealer.run(stopping));
+    let deposed = async {
+        while !tier.is_deposed.load(Ordering::Acquire) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), deposed).await.unwrap();
+    let why = tier.uploads.failure().expect("publishers are told once the journal is full");
+    assert!(why.contains("restored elsewhere"), "{why}");
+    stop.send(true).unwrap();
+    running.await.unwrap();
+    drop((tier, shards));
+    node.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
