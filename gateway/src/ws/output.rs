@@ -518,11 +518,9 @@ mod tests {
         let as_read = |output: &mut Output| {
             output.deliver(Channel(7), 1, Parcel::Own(vec![large.clone(), slice(10, 4, 99), large.clone()]))
         };
-        let ways: [(&dyn Fn(&mut Output) -> Result<(), BatchError>, usize); 2] =
-            [(&as_leased, 1), (&as_read, 2)];
-        for (way, times) in ways {
+        for (is_leased, times) in [(true, 1), (false, 2)] {
             let mut output = Output::new(Form::Binary);
-            way(&mut output).unwrap();
+            if is_leased { as_leased(&mut output) } else { as_read(&mut output) }.unwrap();
             let messages = output.take();
             let [Outgoing::Parts(parts)] = &messages[..] else { panic!("{messages:?}") };
             let is_it = |part: &&Bytes| part.as_ptr() == large.batch.bytes().as_ptr();

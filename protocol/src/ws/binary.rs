@@ -96,8 +96,8 @@ pub fn put_server_frame(message: &mut BytesMut, ch: Channel, frame: &ServerFrame
     }
 }
 
-/// Adds what [`put_server_frame`] adds of a frame of records; the bytes of its batches go to `put`, in order: behind what
-/// is in the message by then.
+/// Adds what [`put_server_frame`] adds of a frame of records; the bytes of its batches go to `put`, in order: behind
+/// what is in the message by then.
 pub fn put_deliveries(
     message: &mut BytesMut,
     ch: Channel,
