@@ -11,7 +11,7 @@ use prost::Message as _;
 use tokio::sync::{mpsc, watch};
 use weir_journal::{Blobs, Class, Disk, Journal, OpenError, RealDisk, Recovered, StreamId};
 use weir_protocol::ids::{ClusterId, NodeId, ShardId};
-use weir_protocol::rpc::Namespace;
+use weir_protocol::rpc::{ListNamespacesRequest, Namespace};
 use weir_tier::store::Store;
 use weir_transport::server::Identity as ServerIdentity;
 use weir_transport::{InProcess, Listener, MetricsCollector, Reserved, ServerConfig, Side};
@@ -436,17 +436,17 @@ impl Starter {
     }
 }
 
+/// Makes the default namespace unless it is there: an administrator's settings stay, and where the journal is
+/// full a change would be refused, and with it the start of the node that alone can make room.
 async fn ensure_default_namespace(service: &NodeService, auto_create: bool) -> Result<(), StartError> {
-    let namespace = Namespace {
-        tenant: "default".to_owned(),
-        name: "default".to_owned(),
-        auto_create,
-        cors_origins: Vec::new(),
-        version: 0,
-    };
-    // Only if it does not exist: an administrator's settings stay.
-    let put = PutNamespace { namespace, expected_version: Some(0) };
-    ensure(service, Change::PutNamespace(put)).await
+    let (tenant, name) = ("default".to_owned(), "default".to_owned());
+    let one =
+        ListNamespacesRequest { tenant: tenant.clone(), name: Some(name.clone()), ..Default::default() };
+    if !service.shards[&ShardId::META].state.read().topics().list_namespaces(&one).namespaces.is_empty() {
+        return Ok(());
+    }
+    let namespace = Namespace { tenant, name, auto_create, cors_origins: Vec::new(), version: 0 };
+    ensure(service, Change::PutNamespace(PutNamespace { namespace, expected_version: Some(0) })).await
 }
 
 /// Places the slots evenly over the data shards, unless they were placed before.
