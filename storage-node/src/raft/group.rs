@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::{BasicNode, Config, RaftMetrics, ServerState, SnapshotPolicy};
@@ -84,20 +84,24 @@ pub async fn checkpoint(
     mut given_up: watch::Receiver<u64>,
     deadline: Duration,
 ) -> Result<(), GroupError> {
-    let applied = applied_index(raft);
-    if applied <= snapshot_index(raft) {
-        return Ok(());
-    }
+    let (applied, ends) = (applied_index(raft), Instant::now() + deadline);
     given_up.mark_unchanged();
-    raft.trigger().snapshot().await.map_err(|error| GroupError::Stopped(error.to_string()))?;
-    let is_written = |metrics: &RaftMetrics<TypeConfig>| {
-        metrics.snapshot.as_ref().map(|id| id.index) >= applied || metrics.running_state.is_err()
-    };
-    let waiting = raft.wait(Some(deadline));
-    tokio::select! {
-        written = waiting.metrics(is_written, "has a checkpoint") => written.map(drop).map_err(GroupError::from),
-        // Told and logged where it happened.
-        _ = given_up.changed() => Ok(()),
+    loop {
+        let newest = snapshot_index(raft);
+        if applied <= newest {
+            return Ok(());
+        }
+        // While one is being written, which covers less, openraft takes no order for another.
+        raft.trigger().snapshot().await.map_err(|error| GroupError::Stopped(error.to_string()))?;
+        let is_written = |metrics: &RaftMetrics<TypeConfig>| {
+            metrics.snapshot.as_ref().map(|id| id.index) > newest || metrics.running_state.is_err()
+        };
+        let waiting = raft.wait(Some(ends.saturating_duration_since(Instant::now())));
+        tokio::select! {
+            written = waiting.metrics(is_written, "has a checkpoint") => drop(written?),
+            // Told and logged where it happened.
+            _ = given_up.changed() => return Ok(()),
+        }
     }
 }
 

@@ -305,13 +305,18 @@ mod tests {
 
     impl Life {
         async fn begin(disk: &SimDisk) -> Self {
-            let disk: Arc<SimDisk> = Arc::new(disk.clone());
+            Self::begin_on(disk, disk).await
+        }
+
+        /// With checkpoints on another disk than the log.
+        async fn begin_on(disk: &SimDisk, of_checkpoints: &SimDisk) -> Self {
+            let (disk, of_checkpoints) = (Arc::new(disk.clone()), Arc::new(of_checkpoints.clone()));
             let config = JournalConfig::small("/data", Identity { cluster_id: 1, node_id: 1 });
-            let (journal, found) = Journal::open(config, Arc::clone(&disk) as _).unwrap();
+            let (journal, found) = Journal::open(config, disk as _).unwrap();
             let found = found.streams.get(&StreamId(SHARD.0));
             let tripwire = Arc::new(Tripwire::new(SHARD, 1, found.map_or(0, |found| found.entries.end)));
             let log = LogStore::open(journal.clone(), SHARD, 1, found, Arc::clone(&tripwire)).unwrap();
-            let blobs = Blobs::open("/data/blobs", disk).unwrap();
+            let blobs = Blobs::open("/data/blobs", of_checkpoints).unwrap();
             let counting = Arc::<Counting>::default();
             let listener = Arc::clone(&counting) as _;
             let machine =
@@ -361,5 +366,31 @@ mod tests {
         assert_eq!(applied, (covered + 1..=next).collect::<Vec<_>>());
         // Three of the life before; this one's: of its election, and the one that was written.
         assert_eq!((last - covered, applied.len()), (3, 5));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_checkpoint_that_is_asked_for_while_another_is_written_follows_it() {
+        let (disk, slow) = (SimDisk::new(), SimDisk::new());
+        let life = Life::begin_on(&disk, &slow).await;
+        life.write(3).await;
+        slow.stall_syncs();
+        life.raft.trigger().snapshot().await.unwrap();
+        while !slow.is_waited_for() {
+            tokio::task::yield_now().await;
+        }
+        let covered = life.write(2).await;
+        while group::applied_index(&life.raft) < Some(covered) {
+            tokio::task::yield_now().await;
+        }
+        let raft = life.raft.clone();
+        let asked = group::checkpoint(&raft, life.given_up.clone(), Duration::from_secs(20));
+        let mut asked = std::pin::pin!(asked);
+        assert!(futures_util::poll!(&mut asked).is_pending());
+        // What is asked of a group it takes in order.
+        life.write(1).await;
+        slow.go_on();
+        asked.await.unwrap();
+        assert!(group::snapshot_index(&life.raft) >= Some(covered));
+        life.end().await;
     }
 }
