@@ -136,6 +136,6 @@ pub trait DiskFile: Send + Sync + Debug {
     /// Durable after [`DiskFile::sync`].
     ///
     /// # Errors
-    /// What the operating system says: `StorageFull` if there is no room.
+    /// What the operating system says: `StorageFull` or `QuotaExceeded` if there is no room.
     fn fill_zero(&self, len: u64) -> io::Result<()>;
 }

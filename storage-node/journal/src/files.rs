@@ -132,7 +132,7 @@ fn prepared(core: &Core, seq: FileSeq, spare: Option<&Path>) -> bool {
         }
         // Anything but a full disk is the disk failing: the writer may be waiting for this file, and whoever
         // waits for the writer must be answered.
-        Err(source) if source.kind() != io::ErrorKind::StorageFull => {
+        Err(source) if !is_full(&source) => {
             let path = core.wal_dir().join(file_name(seq));
             core.fail(Failure::Write { path, pos: 0, len: core.config.file_bytes, source });
             return false;
@@ -150,6 +150,11 @@ fn prepared(core: &Core, seq: FileSeq, spare: Option<&Path>) -> bool {
         }
     }
     true
+}
+
+/// There is no room: on the disk, or in what this process may have of it, which some file systems tell apart.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Writes the sidecar of a finished file, and takes rows out of memory if there are more than there should be.

@@ -479,8 +479,13 @@ fn what_settles_may_use_of_a_full_journal_leaves_room_for_what_makes_room() {
 
 #[test]
 fn a_full_disk_refuses_before_append_poisons_nothing_and_recovers_by_itself() {
+    fills_up(SimDisk::set_capacity);
+    fills_up(SimDisk::set_quota);
+}
+
+fn fills_up(limit: fn(&SimDisk, u64)) {
     let disk = SimDisk::new();
-    disk.set_capacity(3 * (256 << 10) + 10_000);
+    limit(&disk, 3 * (256 << 10) + 10_000);
     let (journal, _) = open(&disk);
     let mut index = 0;
     let full = loop {

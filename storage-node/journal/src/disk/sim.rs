@@ -41,6 +41,8 @@ struct State {
     direct_reads: u64,
     direct_opens: u64,
     capacity: Option<u64>,
+    /// Why there is no more: whoever writes may have no more, not the disk.
+    is_quota: bool,
     held: BTreeSet<PathBuf>,
 }
 
@@ -130,7 +132,14 @@ impl SimDisk {
 
     /// The disk has room for this many bytes in all.
     pub fn set_capacity(&self, bytes: u64) {
-        self.state().capacity = Some(bytes);
+        let mut state = self.state();
+        (state.capacity, state.is_quota) = (Some(bytes), false);
+    }
+
+    /// Whoever writes may have this many bytes in all.
+    pub fn set_quota(&self, bytes: u64) {
+        let mut state = self.state();
+        (state.capacity, state.is_quota) = (Some(bytes), true);
     }
 
     /// The disk has no room for another byte; what is written in place goes on.
@@ -399,7 +408,10 @@ impl DiskFile for SimFile {
         }
         let grows = (pos + buf.len()).saturating_sub(state.files[&self.id].current.len()) as u64;
         if grows > 0 && state.capacity.is_some_and(|capacity| state.used() + grows > capacity) {
-            return Err(io::ErrorKind::StorageFull.into());
+            let is_quota = state.is_quota;
+            return Err(
+                if is_quota { io::ErrorKind::QuotaExceeded } else { io::ErrorKind::StorageFull }.into()
+            );
         }
         let content = state.files.get_mut(&self.id).expect("an open file exists");
         put(&mut content.current, pos, buf);
