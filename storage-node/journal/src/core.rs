@@ -151,9 +151,15 @@ impl Inner {
         !purges.is_empty()
     }
 
-    /// Drops the oldest synced payloads beyond `limit` bytes from memory; they are read from disk from now on.
-    pub(crate) fn forget_recent(&mut self, limit: u64) {
-        while self.recent_bytes > limit {
+    /// Drops the oldest synced payloads beyond `limit` bytes from memory; they are read from disk from now on. `added`
+    /// have come since the last time.
+    ///
+    /// What was purged stays in the list until its turn comes, and where purges are quick bytes alone never bring
+    /// it: so there are no more than rows. Twice as many as came are looked at for that: no commit pays for many.
+    pub(crate) fn forget_recent(&mut self, limit: u64, added: u64) {
+        let mut gone = (self.recent.len() as u64).saturating_sub(self.rows).min(2 * added);
+        while self.recent_bytes > limit || gone > 0 {
+            gone = gone.saturating_sub(1);
             let Some((stream, index, row)) = self.recent.pop_front() else { break };
             let row_now =
                 self.streams.get_mut(&stream).and_then(|s| s.index.row_mut(index)).filter(|r| r.id == row);

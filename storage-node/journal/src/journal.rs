@@ -511,6 +511,12 @@ impl Journal {
         inner.next.is_some() || inner.disk_full
     }
 
+    /// How many entries the list of the recent ones has.
+    #[cfg(test)]
+    pub(crate) fn recent(&self) -> usize {
+        self.core().lock().recent.len()
+    }
+
     /// Whether the writer waits for work, and has for so long that a lone append may be written by who appends it.
     #[cfg(test)]
     pub(crate) fn rests(&self) -> bool {

@@ -548,3 +548,13 @@ proptest! {
         let _ = format::FileHeader::parse(&bytes);
     }
 }
+
+#[test]
+fn what_is_purged_soon_does_not_stay_in_the_list_of_recent_entries() {
+    let (journal, _) = open(&SimDisk::new());
+    for index in 0..500 {
+        append(&journal, STREAM, vec![entry(index, 10)]).unwrap();
+        journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index });
+        assert!(journal.recent() <= 3, "{} after {index} entries, of which none is left", journal.recent());
+    }
+}

@@ -364,7 +364,7 @@ impl Writer {
                 self.core.files_changed.notify_all();
             }
         }
-        inner.forget_recent(self.core.config.recent_bytes_max);
+        inner.forget_recent(self.core.config.recent_bytes_max, self.draft.placed.len() as u64);
         self.core.counters.memory_bytes.store(inner.recent_bytes, std::sync::atomic::Ordering::Relaxed);
         let ends =
             |stream: &Stream| (stream.durable_end > stream.index.first()).then_some(stream.durable_end);
