@@ -58,11 +58,7 @@ pub(crate) fn open(
     let files = scan.files.len() as u64;
     config.backend = backend(&config, &wal, &*disk);
     if let Some(last) = scan.files.last() {
-        // What comes next may end in front of them, and have their numbers.
-        for pos in &scan.behind {
-            let cleared = last.handle.write_at(&[0; BLOCK_ALIGN as usize], u64::from(*pos));
-            cleared.map_err(io_error(&last.path))?;
-        }
+        clear(last, &scan.behind).map_err(io_error(&last.path))?;
         // Recovery kept blocks that may never have been synced: they must not vanish after somebody read them.
         last.handle.sync().map_err(io_error(&last.path))?;
     }
@@ -90,6 +86,22 @@ pub(crate) fn open(
         current.handle = opened.map_err(io_error(&current.path))?;
     }
     Ok((core, Opened { session, durable, report }, lock))
+}
+
+/// Clears pages behind the last block that look like blocks: what comes next may end in front of them, and have their
+/// numbers. The one at its end goes when the others are gone durably: it may be what says that they are of a torn
+/// block, and prove nothing.
+fn clear(last: &LiveFile, behind: &[u32]) -> io::Result<()> {
+    let clear = |pos: u32| last.handle.write_at(&[0; BLOCK_ALIGN as usize], u64::from(pos));
+    let others = || behind.iter().copied().filter(|pos| *pos != last.end);
+    others().try_for_each(clear)?;
+    if !behind.contains(&last.end) {
+        return Ok(());
+    }
+    if others().next().is_some() {
+        last.handle.sync()?;
+    }
+    clear(last.end)
 }
 
 /// Files that the last process had ready to be written, or kept to be: filling new ones with zeros instead

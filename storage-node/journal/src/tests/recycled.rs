@@ -137,6 +137,39 @@ fn a_message_in_a_torn_block_proves_nothing() {
     }
 }
 
+/// Its header says how far a torn block goes, and that nothing in it counts. Whoever clears that block loses power.
+#[test]
+fn a_message_in_a_torn_block_proves_nothing_while_that_is_cleared() {
+    let file = FileSeq(1);
+    // The header is written by the first operation, and in one of them synced by the next.
+    for (backend, operation) in [(Backend::Pwrite, 2), (Backend::Direct, 1)] {
+        let config = || JournalConfig { backend, ..config() };
+        let open = |disk: &SimDisk| Journal::open(config(), Arc::new(disk.clone()));
+        let mut torn = 0;
+        for (seed, cut) in (0..8).flat_map(|seed| (0..12).map(move |cut| (seed, cut))) {
+            let disk = SimDisk::new();
+            let (journal, _) = open(&disk).unwrap();
+            append(&journal, STREAM, vec![entry(0, 100)]).unwrap();
+            until("the next file is there", || journal.knows_of_next_file());
+            disk.fail_after(operation);
+            let entries = vec![forging_that_says(1, file, Lsn::new(file, u32::MAX))];
+            drop(append(&journal, STREAM, entries));
+            drop(journal);
+            let clearing = disk.after_crash(seed);
+            clearing.fail_after(cut);
+            drop(open(&clearing));
+            for again in 0..6 {
+                let about = format!("{backend:?}, seed {seed}, cut {cut}, {again}");
+                let (_, found) =
+                    open(&clearing.after_crash(again)).unwrap_or_else(|error| panic!("{about}: {error}"));
+                assert!((1..3).contains(&found.streams[&STREAM].entries.end), "{about}: {found:?}");
+                torn += u32::from(found.torn_tail.is_some());
+            }
+        }
+        assert!(torn > 100, "{backend:?}: {torn} torn");
+    }
+}
+
 #[test]
 fn a_repair_believes_no_message_in_a_damaged_block() {
     let (file, path) = (FileSeq(1), Path::new("/journal/wal/0000000000000001.wal"));
