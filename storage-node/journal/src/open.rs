@@ -44,12 +44,13 @@ pub(crate) fn open(
     let lock = lock_dir(&dir, &disk)?;
     let identity = IdentityFile::load_or_make(&dir, &*disk, config.identity)?;
     let mut scan = recovery::scan(&config, &wal, &*disk, identity.journal_id, given_up)?;
+    let has_headless = !scan.headless.is_empty();
     let spares = spares(&config, &*disk, &identity, &mut scan).map_err(io_error(&wal))?;
-    for path in scan.empty.iter().chain(&scan.leftovers) {
+    for path in &scan.leftovers {
         // A sidecar that was written again took the name of what an earlier try left behind.
         files::remove_if_there(&*disk, path).map_err(io_error(path))?;
     }
-    if !(scan.empty.is_empty() && scan.leftovers.is_empty() && spares.is_empty()) {
+    if has_headless || !(scan.leftovers.is_empty() && spares.is_empty()) {
         disk.sync_dir(&wal).map_err(io_error(&wal))?;
     }
     let session = crate::format::session_of(scan.last_block) + 1;
@@ -126,10 +127,11 @@ fn spares(
             && header_of(disk, path).is_some_and(is_ours)
     };
     let mut spares: Vec<PathBuf> = scan.leftovers.extract_if(.., is_spare).collect();
-    for path in scan.unused.drain(..) {
+    // The newest first: if a crash keeps one, it must keep those in front of it, or there is a hole between.
+    for (path, is_clean) in scan.headless.drain(..) {
         let spare = path.with_extension("spare");
-        if spares.contains(&spare) {
-            scan.leftovers.push(path);
+        if !is_clean || spares.contains(&spare) {
+            files::remove_if_there(disk, &path)?;
             continue;
         }
         disk.rename(&path, &spare)?;

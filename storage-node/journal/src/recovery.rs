@@ -44,10 +44,9 @@ pub(crate) struct Scan {
     /// Pages behind the end of the last file that begin like blocks of it or of a later one: a torn block
     /// held them, messages in it perhaps.
     pub(crate) behind: Vec<u32>,
-    /// A file that was begun, and in which nothing counts because its first block was torn.
-    pub(crate) empty: Vec<PathBuf>,
-    /// A file without a single block: the next one, prepared.
-    pub(crate) unused: Vec<PathBuf>,
+    /// Files behind the last that holds blocks, the newest first: prepared, and begun where nothing counts because the
+    /// first block was torn. Whether nothing was ever written into them.
+    pub(crate) headless: Vec<(PathBuf, bool)>,
     /// A file that is no longer needed, from before a crash.
     pub(crate) leftovers: Vec<PathBuf>,
     pub(crate) sidecars_written: u64,
@@ -246,9 +245,8 @@ impl Scanner<'_> {
                 return Err(Stop::Open(OpenError::Missing { dir: dir.unwrap_or_default(), file, what }));
             }
         }
-        for (file, is_clean) in self.headless.drain(..) {
-            if is_clean { &mut self.scan.unused } else { &mut self.scan.empty }.push(file.path);
-        }
+        let headless = self.headless.drain(..).rev();
+        self.scan.headless = headless.map(|(file, is_clean)| (file.path, is_clean)).collect();
         let Some(file) = self.scan.files.pop() else { return Ok(()) };
         self.cut(&file, reader, self.stopped)?;
         self.scan.files.push(file);
