@@ -1,5 +1,6 @@
 #![expect(clippy::disallowed_methods, reason = "looks again until another thread is done, with a limit")]
 
+mod again;
 mod backends;
 mod bulk;
 mod closing;

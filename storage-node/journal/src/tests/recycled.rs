@@ -15,7 +15,7 @@ fn forging(index: u64, file: FileSeq) -> Entry {
 }
 
 /// The same; the blocks say that everything below `durable` was synced.
-fn forging_that_says(index: u64, file: FileSeq, durable: Lsn) -> Entry {
+pub(super) fn forging_that_says(index: u64, file: FileSeq, durable: Lsn) -> Entry {
     let (vote, at) = (b"forged", LogPosition { term: 0, leader: 0, index: 0 });
     let mut heads = Vec::new();
     FrameHeader::new(OTHER, FrameKind::Vote, at, vote).put(&mut heads);
