@@ -9,6 +9,9 @@ use weir_storage_node::{NodeRepair, RepairError, ShardLoss};
 use crate::args::RepairArgs;
 use crate::output;
 
+const UNFINISHED: &str =
+    "the damage was cut off by a repair that was interrupted: shards are not at their checkpoints yet";
+
 /// Without damage, or once it is cut off, the command succeeds; with damage that stays it fails.
 pub(crate) fn run(args: &RepairArgs, as_json: bool) -> anyhow::Result<()> {
     let (dir, disk) = (&args.data_dir, Arc::new(RealDisk) as Arc<dyn Disk>);
@@ -34,6 +37,12 @@ pub(crate) fn run(args: &RepairArgs, as_json: bool) -> anyhow::Result<()> {
         output::line(said);
     }
     can_cut?;
+    if !args.truncate && repair.cut().is_none() {
+        anyhow::bail!(
+            "nothing was changed. `weir repair --data-dir {} --truncate` finishes it",
+            output::word(&dir.to_string_lossy())
+        );
+    }
     if !args.truncate {
         anyhow::bail!(
             "nothing was changed. Restore the directory from a copy if there is one; \
@@ -62,11 +71,11 @@ fn told(repair: &NodeRepair, args: &RepairArgs, hopeless: Option<&RepairError>) 
     json!({
         "data_dir": args.data_dir,
         "whole": false,
-        "file": cut.path,
-        "byte": cut.pos,
-        "what": cut.what.to_string(),
-        "bytes": cut.bytes,
-        "later_files": cut.later.len(),
+        "file": cut.map(|cut| &cut.path),
+        "byte": cut.map(|cut| cut.pos),
+        "what": cut.map_or(UNFINISHED, |cut| &cut.what),
+        "bytes": cut.map_or(0, |cut| cut.bytes),
+        "later_files": cut.map_or(0, |cut| cut.later.len()),
         "losses": losses.collect::<Vec<_>>(),
         "can_truncate": hopeless.is_none(),
         "why_not": hopeless.map(ToString::to_string),
@@ -76,7 +85,7 @@ fn told(repair: &NodeRepair, args: &RepairArgs, hopeless: Option<&RepairError>) 
 }
 
 fn say(repair: &NodeRepair, lost: &str) {
-    let cut = repair.cut();
+    let Some(cut) = repair.cut() else { return output::line(UNFINISHED) };
     output::line(format_args!("{} is damaged from byte {} on: {}", cut.path.display(), cut.pos, cut.what));
     output::line(format_args!(
         "{lost}: {} there and in {} files behind it",

@@ -12,15 +12,20 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use bytes::Bytes;
+use prost::Message as _;
 use weir_journal::{
-    Blobs, Cut, Disk, Entry, EntryKind, Identity, Journal, JournalConfig, OpenError, Repair, StreamId,
+    Blobs, Cut, Disk, Entry, EntryKind, Identity, Journal, JournalConfig, OpenError, Repair, SealedError,
+    StreamId,
 };
 use weir_protocol::ids::ShardId;
 
+use crate::config::NodeConfig;
 use crate::raft::{Checkpoints, term_of};
 
 /// Empty entries appended at once.
 const BLANKS_AT_ONCE: u64 = 10_000;
+/// The blob that says what is to be filled, from before the cut until it is.
+const PLAN: &str = "repair";
 
 /// Why a journal was not repaired.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +44,9 @@ pub enum RepairError {
         /// Why.
         why: String,
     },
+    /// What is to be filled cannot be read or noted.
+    #[error(transparent)]
+    Plan(#[from] SealedError),
     /// Shards would not fit together any more.
     #[error("{0}")]
     Torn(String),
@@ -65,10 +73,11 @@ pub struct ShardLoss {
     pub covered: u64,
 }
 
-/// A damaged node, held so that nobody starts it meanwhile.
+/// A damaged node, held so that nobody starts it meanwhile; or one whose repair was interrupted behind the cut.
 #[derive(Debug)]
 pub struct NodeRepair {
-    journal: Repair,
+    /// `None`: it is cut.
+    journal: Option<Repair>,
     dir: PathBuf,
     disk: Arc<dyn Disk>,
     losses: Vec<ShardLoss>,
@@ -84,6 +93,24 @@ struct At {
     log_end: u64,
 }
 
+/// What is to be filled: logs that end before their checkpoints because of a cut.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Plan {
+    #[prost(message, repeated, tag = "1")]
+    shards: Vec<Planned>,
+}
+
+/// A shard whose log is to reach its checkpoint.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct Planned {
+    #[prost(uint32, tag = "1")]
+    shard: u32,
+    #[prost(uint64, tag = "2")]
+    term: u64,
+    #[prost(uint64, tag = "3")]
+    next: u64,
+}
+
 impl NodeRepair {
     /// Looks for damage in the data directory `dir`; `None` if there is none. Changes nothing. Blocking.
     ///
@@ -93,10 +120,17 @@ impl NodeRepair {
         if Identity::of_dir(dir, &**disk)?.is_none() {
             return Err(RepairError::NoData(dir.to_owned()));
         }
+        let blobs = Blobs::open(dir.join("blobs"), Arc::clone(disk))?;
         let Some(journal) = Repair::look(dir, disk)? else {
-            return Ok(None);
+            let checkpoints = unfinished(dir, disk, &blobs)?;
+            if checkpoints.is_empty() {
+                return Ok(None);
+            }
+            let (journal, dir, disk, losses) = (None, dir.to_owned(), Arc::clone(disk), Vec::new());
+            return Ok(Some(Self { journal, dir, disk, losses, checkpoints }));
         };
-        let checkpoints = checkpoints(dir, disk, &journal)?;
+        let ends = |shard: ShardId| journal.end(StreamId(shard.0));
+        let checkpoints = checkpoints(&blobs, journal.streams().map(|stream| ShardId(stream.0)), ends)?;
         let losses = journal.cut().entries.iter().map(|(stream, entries)| {
             let shard = ShardId(stream.0);
             let next = checkpoints.iter().find(|at| at.shard == shard).map_or(0, |at| at.next);
@@ -104,13 +138,20 @@ impl NodeRepair {
             ShardLoss { shard, entries: entries.clone(), covered }
         });
         let losses = losses.collect();
-        Ok(Some(Self { journal, dir: dir.to_owned(), disk: Arc::clone(disk), losses, checkpoints }))
+        Ok(Some(Self {
+            journal: Some(journal),
+            dir: dir.to_owned(),
+            disk: Arc::clone(disk),
+            losses,
+            checkpoints,
+        }))
     }
 
-    /// Where the damage is and what lies behind it.
+    /// Where the damage is and what lies behind it. `None`: it was cut by a repair that was interrupted then, and
+    /// nothing more is lost by finishing that.
     #[must_use]
-    pub fn cut(&self) -> &Cut {
-        self.journal.cut()
+    pub fn cut(&self) -> Option<&Cut> {
+        self.journal.as_ref().map(Repair::cut)
     }
 
     /// What each shard loses.
@@ -135,16 +176,46 @@ impl NodeRepair {
     pub fn truncate(self) -> Result<Vec<PathBuf>, RepairError> {
         self.check()?;
         let Self { journal, dir, disk, checkpoints, .. } = self;
-        let copies = journal.truncate()?;
+        let blobs = Blobs::open(dir.join("blobs"), Arc::clone(&disk))?;
+        let behind: Vec<At> = checkpoints.into_iter().filter(|at| at.log_end < at.next).collect();
+        let mut copies = Vec::new();
+        if let Some(journal) = journal {
+            let planned = |at: &At| Planned { shard: at.shard.0, term: at.term, next: at.next };
+            let plan = Plan { shards: behind.iter().map(planned).collect() };
+            blobs.put(PLAN, [plan.encode_to_vec().into()])?;
+            copies = journal.truncate()?;
+        }
         let identity = Identity::of_dir(&dir, &*disk)?.expect("it was there when this began");
-        let config = JournalConfig { max_bytes: u64::MAX / 2, ..JournalConfig::new(&dir, identity) };
+        // As small as may be: little is written, and the disk may be nearly full.
+        let file_bytes = *NodeConfig::JOURNAL_FILE_BYTES.start();
+        let config =
+            JournalConfig { file_bytes, max_bytes: u64::MAX / 2, ..JournalConfig::new(&dir, identity) };
         let (journal, _) = Journal::open(config, disk)?;
-        for at in checkpoints {
+        for at in behind {
             fill(&journal, at).map_err(|why| RepairError::Unfinished { shard: at.shard, why })?;
         }
         journal.close();
+        blobs.remove(PLAN)?;
         Ok(copies)
     }
+}
+
+/// What an interrupted repair has left to be filled: nothing else is, whatever the log lacks.
+fn unfinished(dir: &Path, disk: &Arc<dyn Disk>, blobs: &Blobs) -> Result<Vec<At>, RepairError> {
+    let Some(bytes) = blobs.get(PLAN)? else { return Ok(Vec::new()) };
+    let plan = Plan::decode(bytes);
+    let plan =
+        plan.map_err(|_| SealedError::Corrupt { path: dir.join("blobs"), what: "no plan of a repair" })?;
+    let Some(ends) = Repair::ends(dir, disk)? else { return Ok(Vec::new()) };
+    let shards = plan.shards.iter().map(|planned| ShardId(planned.shard));
+    let end = |shard: ShardId| ends.get(&StreamId(shard.0)).copied().unwrap_or(0);
+    let mut found = checkpoints(blobs, shards, end)?;
+    // Somebody may have put a copy in the place of the damaged file instead, and the node gone on since.
+    found.retain(|at| {
+        let planned = Planned { shard: at.shard.0, term: at.term, next: at.next };
+        at.log_end < at.next && plan.shards.contains(&planned)
+    });
+    Ok(found)
 }
 
 /// Whether all shards go back to the cut, or all stay where they are; what one told another would not fit otherwise.
@@ -159,20 +230,21 @@ fn fit(checkpoints: &[At], losses: &[ShardLoss]) -> Result<(), RepairError> {
     )))
 }
 
-fn checkpoints(dir: &Path, disk: &Arc<dyn Disk>, journal: &Repair) -> Result<Vec<At>, RepairError> {
-    let failed = |shard, why: &dyn std::fmt::Display| RepairError::Checkpoint { shard, why: why.to_string() };
-    let blobs =
-        Blobs::open(dir.join("blobs"), Arc::clone(disk)).map_err(|error| failed(ShardId::META, &error))?;
+fn checkpoints(
+    blobs: &Blobs,
+    shards: impl Iterator<Item = ShardId>,
+    log_end: impl Fn(ShardId) -> u64,
+) -> Result<Vec<At>, RepairError> {
     let mut found = Vec::new();
-    for shard in journal.streams().map(|stream| ShardId(stream.0)) {
-        let newest =
-            Checkpoints::new(blobs.clone(), shard).newest().map_err(|error| failed(shard, &error))?;
+    for shard in shards {
+        let newest = Checkpoints::new(blobs.clone(), shard).newest();
+        let newest = newest.map_err(|why| RepairError::Checkpoint { shard, why: why.to_string() })?;
         let Some(checkpoint) = newest else { continue };
         found.push(At {
             shard,
             term: term_of(&checkpoint.last),
             next: checkpoint.last.index + 1,
-            log_end: journal.end(StreamId(shard.0)),
+            log_end: log_end(shard),
         });
     }
     Ok(found)

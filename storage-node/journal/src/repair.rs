@@ -109,14 +109,7 @@ impl Repair {
     /// is damaged; [`OpenError::Io`].
     pub fn look(dir: &Path, disk: &Arc<dyn Disk>) -> Result<Option<Self>, OpenError> {
         let wal = dir.join("wal");
-        let lock = lock_dir(dir, disk)?;
-        let Some(identity) = IdentityFile::find(dir, &**disk)? else {
-            let what = "there is no journal here".to_owned();
-            return Err(OpenError::Corrupt { path: dir.to_owned(), what });
-        };
-        let files = list(&wal, &**disk, identity.journal_id)?;
-        let mut walk = Walk { files, kept: Facts::default(), last_block: 0 };
-        let found = walk.damage().map_err(|source| OpenError::Io { path: wal.clone(), source })?;
+        let (lock, identity, walk, found) = walk(dir, disk)?;
         let Some(found) = found else { return Ok(None) };
         let behind = walk.behind(&found).map_err(|source| OpenError::Io { path: wal, source })?;
         let Walk { files, kept, last_block } = walk;
@@ -145,6 +138,16 @@ impl Repair {
             cut,
             _lock: lock,
         }))
+    }
+
+    /// Where the streams end in the journal in `dir`; `None` if it is damaged. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`Repair::look`].
+    pub fn ends(dir: &Path, disk: &Arc<dyn Disk>) -> Result<Option<BTreeMap<StreamId, u64>>, OpenError> {
+        let (_lock, _, walk, found) = walk(dir, disk)?;
+        let ends = || walk.kept.iter().map(|(stream, facts)| (*stream, facts.end)).collect();
+        Ok(found.is_none().then(ends))
     }
 
     /// What would go.
@@ -288,6 +291,23 @@ fn copy_bytes(from: &dyn DiskFile, to: &dyn DiskFile, mut range: Range<u64>) -> 
         range.start += read as u64;
     }
     Ok(())
+}
+
+/// A journal's lock, whose it is, what holds of it, and where damage begins.
+type Held = (Box<dyn DirLock>, IdentityFile, Walk, Option<Found>);
+
+/// Goes through the journal in `dir`, which nobody opens as long as the lock is held.
+fn walk(dir: &Path, disk: &Arc<dyn Disk>) -> Result<Held, OpenError> {
+    let wal = dir.join("wal");
+    let lock = lock_dir(dir, disk)?;
+    let Some(identity) = IdentityFile::find(dir, &**disk)? else {
+        let what = "there is no journal here".to_owned();
+        return Err(OpenError::Corrupt { path: dir.to_owned(), what });
+    };
+    let files = list(&wal, &**disk, identity.journal_id)?;
+    let mut walk = Walk { files, kept: Facts::default(), last_block: 0 };
+    let found = walk.damage().map_err(|source| OpenError::Io { path: wal, source })?;
+    Ok((lock, identity, walk, found))
 }
 
 /// The journal's files in order.

@@ -220,7 +220,8 @@ fn fits(last: Option<LogId>, log: Range<u64>, checkpoints: &Checkpoints) -> io::
         return Ok(());
     };
     Err(io::Error::other(format!(
-        "{what}: they are not of the same moment. Stop here and restore the whole data directory from one copy"
+        "{what}: they are not of the same moment. Stop here and restore the whole data directory from one copy; after a \
+         repair that was interrupted, run `weir repair` again"
     )))
 }
 

@@ -24,6 +24,7 @@ mod queue_letters;
 mod queue_operate;
 mod queue_order;
 mod queue_topics;
+mod repairs;
 mod room;
 mod shares;
 mod stopping;
