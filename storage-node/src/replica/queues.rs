@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
@@ -18,7 +19,12 @@ pub struct Queues {
     parts: Mutex<HashMap<PartKey, Arc<Queue>>>,
     /// Locked behind a queue.
     due: Arc<Mutex<DueParts>>,
+    /// Parts beyond which those that are gone are looked for.
+    sweep_at: AtomicUsize,
 }
+
+/// Parts up to which it is of no account how many of them are gone.
+const FEW: usize = 1_024;
 
 /// The leases of one part.
 #[derive(Debug)]
@@ -118,6 +124,21 @@ impl Queues {
         if let Some(queue) = gone {
             queue.end();
         }
+    }
+
+    /// Forgets parts that are gone, as `gone` tells of all that are known: whoever calls for one notices by itself, but
+    /// for one that is deleted nobody may ever call again. It looks once there are twice as many as it left before.
+    pub fn sweep(&self, gone: impl FnOnce(Vec<PartKey>) -> Vec<PartKey>) {
+        let known: Vec<PartKey> = {
+            let parts = self.parts.lock();
+            if parts.len() <= self.sweep_at.load(Ordering::Relaxed).max(FEW) {
+                return;
+            }
+            parts.keys().copied().collect()
+        };
+        // Without the lock: who forgets a part has the state locked before it.
+        gone(known).iter().for_each(|key| self.forget(key));
+        self.sweep_at.store(2 * self.parts.lock().len(), Ordering::Relaxed);
     }
 
     /// Another term: nobody holds anything.
@@ -241,5 +262,22 @@ mod tests {
                 "term {term}"
             );
         }
+    }
+
+    #[test]
+    fn parts_that_are_gone_are_forgotten_though_nobody_calls_for_them_again() {
+        let (name, config) = Default::default();
+        let held = HeldPart { name, config, version: 1, part: Part::new(Offset(0)) };
+        let key = |n: u64| (Incarnation(n), (Incarnation(1), PartitionId(0)));
+        // Those below are deleted as soon as they were pulled from.
+        let lives = |key: &PartKey| key.0.0.is_multiple_of(100);
+        let queues = Queues::default();
+        for n in 0..20_000 {
+            drop(queues.of(key(n), &held, 1, 1, TimestampMs(0)));
+            queues.sweep(|known| known.into_iter().filter(|key| !lives(key)).collect());
+            let (known, there) = (queues.parts.lock().len(), n as usize / 100 + 1);
+            assert!((there..=FEW + 2 * there).contains(&known), "{known}, and {there} are there");
+        }
+        assert!((0..20_000).step_by(100).all(|n| queues.parts.lock().contains_key(&key(n))));
     }
 }

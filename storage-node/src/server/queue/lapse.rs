@@ -87,6 +87,10 @@ impl Lapses {
             self.recall().await;
             self.term = term;
         }
+        self.shard.shared.queues().sweep(|known| {
+            let state = self.shard.state.read();
+            known.into_iter().filter(|key| state.parts().get(key).is_none()).collect()
+        });
         // It ends: of a part that was looked at, what is left ends later, or it gave up as much as one may.
         while self.step(now).await {
             tokio::task::yield_now().await;
