@@ -123,10 +123,10 @@ impl EntryInFlight {
     fn unstage(&self) {
         let mut staged = self.flight.shared.staged();
         for change in self.proposals.iter().flat_map(Proposal::logged) {
-            match change.sub.kind {
-                Kind::Publish => staged.landed((change.sub.incarnation, change.sub.partition)),
-                Kind::Command => staged.change_landed(),
-                Kind::Trim | Kind::Output => {}
+            match (&change.header, change.sub.kind) {
+                (Some(header), _) => staged.landed(&change.sub, header),
+                (None, Kind::Command) => staged.change_landed(),
+                (None, _) => {}
             }
         }
     }

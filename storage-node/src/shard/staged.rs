@@ -51,6 +51,7 @@ struct InFlight {
     batches: usize,
     /// One past the newest staged record; `None` once something unclear was staged.
     end: Option<Offset>,
+    /// The newest in flight of each.
     producers: HashMap<ProducerKey, (Epoch, Seq)>,
     keys: HashSet<u128>,
 }
@@ -76,8 +77,7 @@ impl Staged {
             _ => flying.end = None,
         }
         if !header.producer.is_none() {
-            let last = Seq(header.base_seq.0.saturating_add(u64::from(header.count) - 1));
-            flying.producers.insert(header.producer, (header.epoch, last));
+            flying.producers.insert(header.producer, newest_of(header));
         }
         flying.keys.extend(sub.idempotency.map(|used| used.key));
         outlook
@@ -94,14 +94,22 @@ impl Staged {
         self.changes += 1;
     }
 
-    /// A publish was applied, or is known to be lost.
-    pub fn landed(&mut self, key: PartitionKey) {
-        if let Some(flying) = self.partitions.get_mut(&key) {
-            flying.batches -= 1;
-            self.batches -= 1;
-            if flying.batches == 0 {
-                self.partitions.remove(&key);
-            }
+    /// A publish that was counted in was applied, or is known to be lost. They land in the order they were counted in.
+    pub fn landed(&mut self, sub: &SubBatch, header: &BatchHeader) {
+        let key = (sub.incarnation, sub.partition);
+        let Some(flying) = self.partitions.get_mut(&key) else { return };
+        flying.batches -= 1;
+        self.batches -= 1;
+        if flying.batches == 0 {
+            self.partitions.remove(&key);
+            return;
+        }
+        // The state says from now on what was seen of them. A partition may be busy for days without a pause.
+        if let Some(used) = &sub.idempotency {
+            flying.keys.remove(&used.key);
+        }
+        if flying.producers.get(&header.producer) == Some(&newest_of(header)) {
+            flying.producers.remove(&header.producer);
         }
     }
 
@@ -160,6 +168,11 @@ impl InFlight {
             None => applied(header),
         }
     }
+}
+
+/// Epoch and last number of a batch.
+fn newest_of(header: &BatchHeader) -> (Epoch, Seq) {
+    (header.epoch, Seq(header.base_seq.0.saturating_add(u64::from(header.count) - 1)))
 }
 
 /// Each batch in flight may take a row of the deduplication tables; where one more might find none left,
@@ -225,9 +238,16 @@ mod tests {
         }
     }
 
+    fn header(sub: &SubBatch) -> BatchHeader {
+        Batch::parse(sub.body.clone()).unwrap().header()
+    }
+
     fn stage(staged: &mut Staged, state: &ShardState, sub: &SubBatch) -> Outlook {
-        let header = Batch::parse(sub.body.clone()).unwrap().header();
-        staged.publish(state, &Publish { key: KEY, sub, header: &header, ts: TimestampMs(2_000) })
+        staged.publish(state, &Publish { key: KEY, sub, header: &header(sub), ts: TimestampMs(2_000) })
+    }
+
+    fn land(staged: &mut Staged, sub: &SubBatch) {
+        staged.landed(sub, &header(sub));
     }
 
     #[test]
@@ -242,7 +262,7 @@ mod tests {
             let Verdict::Placed(placed) = verdict else { panic!("{verdict:?}") };
             assert_eq!(*told, Outlook::Accepted(Offset(placed.base_offset)));
         }
-        subs.iter().for_each(|_| staged.landed(KEY));
+        subs.iter().for_each(|sub| land(&mut staged, sub));
         let again = stage(&mut staged, &state, &subs[1]);
         let Outlook::Settled(verdict) = again else { panic!("{again:?}") };
         assert!(matches!(*verdict, Verdict::Placed(Placed { duplicate: true, base_offset: 1, .. })));
@@ -257,7 +277,7 @@ mod tests {
         assert_eq!(stage(&mut staged, &state, &keyed), Outlook::Accepted(Offset(0)));
         assert_eq!(stage(&mut staged, &state, &keyed), Outlook::Unclear, "the key is in flight");
         assert_eq!(stage(&mut staged, &state, &sub(&batch(0, 0))), Outlook::Unclear, "so the end is unclear");
-        (0..3).for_each(|_| staged.landed(KEY));
+        [&keyed, &keyed, &sub(&batch(0, 0))].into_iter().for_each(|sub| land(&mut staged, sub));
         assert_eq!(stage(&mut staged, &state, &sub(&batch(0, 0))), Outlook::Accepted(Offset(0)));
         staged.change();
         assert_eq!(stage(&mut staged, &state, &sub(&batch(0, 0))), Outlook::Unclear, "the topic may go");
@@ -278,7 +298,7 @@ mod tests {
             Outlook::Unclear,
             "two rows and six on their way"
         );
-        (0..7).for_each(|_| staged.landed(KEY));
+        (1..8).for_each(|n| land(&mut staged, &sub(&batch(n, 0))));
         assert_eq!((staged.batches, staged.partitions.len()), (0, 0));
         assert_eq!(stage(&mut staged, &state, &sub(&batch(7, 0))), Outlook::Accepted(Offset(2)));
     }
@@ -292,5 +312,22 @@ mod tests {
         assert_eq!(stage(&mut staged, &state, &at(0)), Outlook::Accepted(Offset(0)));
         assert_eq!(stage(&mut staged, &state, &at(1)), Outlook::Accepted(Offset(1)));
         assert_eq!(stage(&mut staged, &state, &at(0)), Outlook::Unclear);
+    }
+
+    #[test]
+    fn a_partition_that_is_never_idle_keeps_only_what_is_in_flight() {
+        let (mut state, mut staged) = (with_topic(), Staged::default());
+        let keyed = |n: u64| SubBatch {
+            idempotency: Some(Idempotency { key: n.into(), fingerprint: 0 }),
+            ..sub(&batch(1 + u128::from(n), 0))
+        };
+        assert_eq!(stage(&mut staged, &state, &keyed(0)), Outlook::Accepted(Offset(0)));
+        for n in 0..400 {
+            assert_eq!(stage(&mut staged, &state, &keyed(n + 1)), Outlook::Accepted(Offset(n + 1)));
+            apply(&mut state, n + 1, &[keyed(n)]);
+            land(&mut staged, &keyed(n));
+            let flying = &staged.partitions[&KEY];
+            assert_eq!((flying.batches, flying.producers.len(), flying.keys.len()), (1, 1, 1));
+        }
     }
 }
