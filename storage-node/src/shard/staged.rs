@@ -141,9 +141,9 @@ impl Staged {
                 Check::Refused(refusal) => settled(Verdict::Refused(refusal)),
             };
         };
+        let dense = partition.config.partitions == 1;
         let is_accepted = !partition.config.closed
-            && flying.continues(on.header, |header| {
-                let dense = partition.config.partitions == 1;
+            && flying.continues(on.header, dense, |header| {
                 state.dedupe().check_producer(on.key, header, dense, on.ts) == Check::New
             })
             && on.sub.idempotency.is_none_or(|used| {
@@ -162,9 +162,14 @@ impl Staged {
 
 impl InFlight {
     /// Whether a producer's batch is new, given what is in flight of it; `applied` judges by what is applied.
-    fn continues(&self, header: &BatchHeader, applied: impl Fn(&BatchHeader) -> bool) -> bool {
+    /// Unless the topic is `dense`, numbers come in any order, and those behind what is in flight may have been
+    /// applied before it.
+    fn continues(&self, header: &BatchHeader, dense: bool, applied: impl Fn(&BatchHeader) -> bool) -> bool {
         match self.producers.get(&header.producer) {
-            Some((epoch, last)) => header.epoch == *epoch && Some(header.base_seq.0) == last.0.checked_add(1),
+            Some((epoch, last)) => {
+                let follows = header.epoch == *epoch && Some(header.base_seq.0) == last.0.checked_add(1);
+                follows && (dense || applied(header))
+            }
             None => applied(header),
         }
     }
@@ -188,6 +193,9 @@ fn settled(verdict: Verdict) -> Outlook {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
     use prost::Message as _;
     use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
     use weir_protocol::ids::{Incarnation, LogIndex, PartitionId, ShardId};
@@ -210,9 +218,12 @@ mod tests {
     }
 
     fn with_topic_and_rows(rows_max: usize) -> ShardState {
-        let mut state = ShardState::with_dedupe_rows(ShardId(1), rows_max);
+        with(ShardState::with_dedupe_rows(ShardId(1), rows_max), 1)
+    }
+
+    fn with(mut state: ShardState, partitions: u32) -> ShardState {
         let name = TopicName { tenant: "t".into(), namespace: "n".into(), topic: "a".into() };
-        let config = TopicConfig { partitions: 1, dedupe_window_ms: 60_000, ..TopicConfig::default() };
+        let config = TopicConfig { partitions, dedupe_window_ms: 60_000, ..TopicConfig::default() };
         let change =
             Change::CreateTopic(CreateTopic { name, config, accept_existing: false, shards: Vec::new() });
         let command = Command { change: Some(change) }.encode_to_vec();
@@ -221,8 +232,14 @@ mod tests {
     }
 
     fn batch(producer: u128, seq: u64) -> Batch {
-        let mut builder = BatchBuilder::new(ProducerKey(producer), Epoch(0), Seq(seq));
-        builder.push(RecordParts { key: None, headers: &Headers::default(), value: b"v" }).unwrap();
+        batch_of(producer, 0, seq, 1)
+    }
+
+    fn batch_of(producer: u128, epoch: u32, seq: u64, records: u32) -> Batch {
+        let mut builder = BatchBuilder::new(ProducerKey(producer), Epoch(epoch), Seq(seq));
+        for _ in 0..records {
+            builder.push(RecordParts { key: None, headers: &Headers::default(), value: b"v" }).unwrap();
+        }
         builder.build(Compression::None).unwrap()
     }
 
@@ -315,6 +332,23 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_was_applied_before_the_one_in_flight_is_not_told_as_new() {
+        let mut state = with(ShardState::new(ShardId(1)), 3);
+        // A partition of several sees numbers in any order.
+        apply(&mut state, 1, &[sub(&batch(7, 6))]);
+        let mut staged = Staged::default();
+        let (behind, again) = (sub(&batch(7, 5)), sub(&batch(7, 6)));
+        assert_eq!(stage(&mut staged, &state, &behind), Outlook::Accepted(Offset(1)));
+        assert_eq!(stage(&mut staged, &state, &again), Outlook::Unclear);
+        let verdicts = apply(&mut state, 2, &[behind, again]);
+        let placed = |verdict: &Verdict| match verdict {
+            Verdict::Placed(placed) => (placed.base_offset, placed.duplicate),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(verdicts.iter().map(placed).collect::<Vec<_>>(), [(1, false), (0, true)]);
+    }
+
+    #[test]
     fn a_partition_that_is_never_idle_keeps_only_what_is_in_flight() {
         let (mut state, mut staged) = (with_topic(), Staged::default());
         let keyed = |n: u64| SubBatch {
@@ -328,6 +362,73 @@ mod tests {
             land(&mut staged, &keyed(n));
             let flying = &staged.partitions[&KEY];
             assert_eq!((flying.batches, flying.producers.len(), flying.keys.len()), (1, 1, 1));
+        }
+    }
+
+    /// Producer, epoch, sequence number, records, and an idempotency key.
+    type Sent = (u128, u32, u64, u32, Option<u8>);
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Stage(Sent),
+        /// What was staged since becomes an entry.
+        Propose,
+        /// The oldest entry is applied.
+        Land,
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        let key = prop_oneof![3 => Just(None), 1 => (0u8..4).prop_map(Some)];
+        prop_oneof![
+            4 => (0u128..3, 0u32..2, 0u64..12, 1u32..4, key).prop_map(Step::Stage),
+            2 => Just(Step::Propose),
+            2 => Just(Step::Land),
+        ]
+    }
+
+    fn any_sub((producer, epoch, seq, records, key): Sent) -> SubBatch {
+        let idempotency = key.map(|key| Idempotency { key: key.into(), fingerprint: 0 });
+        SubBatch { idempotency, ..sub(&batch_of(producer, epoch, seq, records)) }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_told_early_apply_says_too(
+            steps in proptest::collection::vec(any_step(), 1..80), partitions in 1u32..3,
+        ) {
+            let mut state = with(ShardState::new(ShardId(1)), partitions);
+            let (mut staged, mut index) = (Staged::default(), 0);
+            let (mut next, mut flying) = (Vec::new(), VecDeque::new());
+            let mut steps = VecDeque::from(steps);
+            // In the end all lands.
+            while !(steps.is_empty() && next.is_empty() && flying.is_empty()) {
+                match steps.pop_front().unwrap_or(if next.is_empty() { Step::Land } else { Step::Propose }) {
+                    Step::Stage(sent) => {
+                        let sub = any_sub(sent);
+                        let told = stage(&mut staged, &state, &sub);
+                        if !matches!(told, Outlook::Settled(_)) {
+                            next.push((sub, told));
+                        }
+                    }
+                    Step::Propose => flying.push_back(std::mem::take(&mut next)),
+                    Step::Land => {
+                        let entry: Vec<(SubBatch, Outlook)> = flying.pop_front().unwrap_or_default();
+                        let (subs, told): (Vec<_>, Vec<_>) = entry.into_iter().unzip();
+                        index += 1;
+                        let verdicts = apply(&mut state, index, &subs);
+                        subs.iter().for_each(|sub| land(&mut staged, sub));
+                        for (told, verdict) in told.iter().zip(&verdicts) {
+                            let Outlook::Accepted(base) = told else { continue };
+                            let Verdict::Placed(placed) = verdict else { panic!("{told:?}: {verdict:?}") };
+                            prop_assert_eq!((placed.base_offset, placed.duplicate), (base.0, false));
+                        }
+                    }
+                }
+                let of = staged.partitions.get(&KEY);
+                let kept = of.map_or((0, 0), |of| (of.producers.len(), of.keys.len()));
+                prop_assert!(kept.0.max(kept.1) <= staged.batches, "{kept:?}");
+            }
+            prop_assert!(staged.partitions.is_empty() && staged.batches == 0);
         }
     }
 }
