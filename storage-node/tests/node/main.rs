@@ -14,6 +14,7 @@ mod early;
 mod failures;
 mod filtered;
 mod following;
+mod lives;
 mod outputs;
 mod placement;
 mod queue;
