@@ -126,7 +126,7 @@ fn bad_requests_get_a_precise_answer_and_no_effect() {
     let unmade = detail(&mut http, "POST /v1/ns/strict/topics/x/messages");
     assert!(unmade.starts_with("there is no topic strict/x, and its namespace makes none"), "{unmade}");
     let wrong_method = http.request("POST /v1/topics/orders", &[], b"").unwrap();
-    assert_eq!(wrong_method.header("allow"), Some("PUT, GET, PATCH, DELETE"));
+    assert_eq!(wrong_method.header("allow"), Some("PUT, GET, HEAD, PATCH, DELETE, OPTIONS"));
     for (origin, may_read) in [("http://localhost:3000", true), ("https://evil.example", false)] {
         let answer = http.request("GET /v1/topics/orders", &[("Origin", origin)], b"").unwrap();
         assert_eq!(answer.header("access-control-allow-origin").is_some(), may_read, "{origin}");
