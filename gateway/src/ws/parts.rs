@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 use bytes::{Buf as _, Bytes};
 use tokio::io::AsyncWrite;
 
-/// Parts given to one write: more than a message of 128 KiB has of any that are worth one.
+/// Parts given to one write: of parts of a few KiB, more than a message of 128 KiB has. One of smaller parts takes
+/// several writes.
 const SLICES_MAX: usize = 64;
 /// Final, binary (RFC 6455, section 5.2).
 const FINAL_BINARY: u8 = 0x82;
