@@ -23,6 +23,14 @@ impl World {
         Self { exports: Exports::new(store.clone(), CLUSTER), store, faults }
     }
 
+    /// With a manifest of number 1, of two shards.
+    async fn with_a_manifest() -> Self {
+        let world = Self::new();
+        let shards = [world.put(0).await, world.put(1).await];
+        world.publish(1, 0, &shards).await;
+        world
+    }
+
     async fn put(&self, shard: u32) -> ShardSnapshot {
         let state: Bytes = ShardState::new(ShardId(shard)).encode();
         let (term, index, attempt) = (Term(1), LogIndex(9), Ulid::new());
@@ -82,9 +90,7 @@ async fn no_epoch_is_given_twice_whatever_is_passed_over() {
 
 #[tokio::test]
 async fn a_claim_without_an_answer_says_so_and_is_found_by_the_next_restore() {
-    let world = World::new();
-    let shards = [world.put(0).await, world.put(1).await];
-    world.publish(1, 0, &shards).await;
+    let world = World::with_a_manifest().await;
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     world.faults.next(Op::Put, Fault::AnswerLost);
@@ -102,9 +108,7 @@ async fn a_claim_without_an_answer_says_so_and_is_found_by_the_next_restore() {
 
 #[tokio::test]
 async fn where_nothing_can_be_written_nobody_is_deposed() {
-    let world = World::new();
-    let shards = [world.put(0).await, world.put(1).await];
-    world.publish(1, 0, &shards).await;
+    let world = World::with_a_manifest().await;
     // A file system where not even root makes folders.
     let refused = world.look().await.write(Path::new("/proc/weir/data")).await.unwrap_err();
     assert!(matches!(refused, RestoreError::Write { .. }), "{refused}");
@@ -113,9 +117,7 @@ async fn where_nothing_can_be_written_nobody_is_deposed() {
 
 #[tokio::test]
 async fn a_directory_behind_a_link_is_restored_into_and_one_missing_there_is_refused_before_the_claim() {
-    let world = World::new();
-    let shards = [world.put(0).await, world.put(1).await];
-    world.publish(1, 0, &shards).await;
+    let world = World::with_a_manifest().await;
     let dir = tempfile::tempdir().unwrap();
     let (there, link) = (dir.path().join("there"), dir.path().join("link"));
     std::os::unix::fs::symlink(&there, &link).unwrap();

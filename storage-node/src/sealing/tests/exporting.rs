@@ -130,12 +130,7 @@ async fn a_store_that_deletes_nothing_gets_no_more_manifests_than_there_is_news(
     let numbers = play.numbers().await;
     // One for the news of a start, one for the search.
     assert!((4..=6).contains(&numbers.len()), "{numbers:?}");
-    faults.always(None);
-    let key = play.create(1, "t").await;
-    play.publish(1, key).await;
-    play.sealer.round().await.unwrap();
-    assert_eq!(play.numbers().await.len(), 3, "what is too old goes when the store lets it");
-    play.stop().await;
+    what_is_too_old_goes_once_it_can(play, &faults).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,12 +147,7 @@ async fn a_start_reads_a_few_manifests_however_many_the_store_does_not_delete() 
     let reads = faults.requests(Op::Get) - before;
     assert!(reads < 20, "{reads} requests");
     assert_eq!(play.numbers().await.last(), Some(&(many + 1)));
-    faults.always(None);
-    let key = play.create(1, "t").await;
-    play.publish(1, key).await;
-    play.sealer.round().await.unwrap();
-    assert_eq!(play.numbers().await.len(), 3, "the others go when the store lets them");
-    play.stop().await;
+    what_is_too_old_goes_once_it_can(play, &faults).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -306,5 +296,15 @@ async fn the_snapshot_of_a_shard_that_rests_stays_whatever_lies_between_the_mani
     play.sealer.round().await.unwrap();
     assert!(*play.numbers().await.last().unwrap() >= damaged.end);
     play.check_packs().await;
+    play.stop().await;
+}
+
+/// With the next news, of a store that deletes again.
+async fn what_is_too_old_goes_once_it_can(mut play: Play, faults: &Faults) {
+    faults.always(None);
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    play.sealer.round().await.unwrap();
+    assert_eq!(play.numbers().await.len(), 3, "what is too old goes when the store lets it");
     play.stop().await;
 }
