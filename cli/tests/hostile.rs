@@ -399,6 +399,6 @@ fn a_handshake_without_our_subprotocol_is_refused() {
     let mut other = headers;
     (other[2].1, other[4].1) = ("8", "weir.v1.json");
     let answer = http.request("GET /v1/ws", &other, b"").unwrap();
-    assert_eq!((answer.status, &answer.json()["field"]), (400, &"Sec-WebSocket-Version".into()));
+    assert_eq!((answer.status, &answer.json()["field"]), (400, &"sec-websocket-version".into()));
     assert_eq!(answer.header("sec-websocket-version"), Some("13"));
 }

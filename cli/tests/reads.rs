@@ -126,7 +126,7 @@ fn a_topics_floor_refuses_lesser_confirms_before_they_have_an_effect() {
         let problem = refused.json();
         assert_eq!(
             (refused.status, &problem["code"], &problem["field"], &problem["outcome"]),
-            (409, &json!("level_unavailable"), &json!("Confirm"), &json!("none"))
+            (409, &json!("level_unavailable"), &json!("confirm"), &json!("none"))
         );
     }
     assert_eq!(offsets(&mut http, ""), [0u64; 0]);

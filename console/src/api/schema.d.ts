@@ -1674,7 +1674,7 @@ export interface components {
             request_id: string;
             /** @description How things stand, where that helps to go on. */
             current?: components["schemas"]["Current"];
-            /** @description The field, parameter or header that was refused. */
+            /** @description The field, parameter or header that was refused; a header in lower case. */
             field?: string;
             /**
              * Format: int64

@@ -40,7 +40,7 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub current: Option<Box<Current>>,
-    /// The field, parameter or header that was refused.
+    /// The field, parameter or header that was refused; a header in lower case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub field: Option<String>,
@@ -220,10 +220,10 @@ impl Problem {
         }
     }
 
-    /// A header with a value outside its grammar.
+    /// A header with a value outside its grammar. Its name may be in any case, and is told in lower case.
     #[must_use]
-    pub fn invalid_header(name: &'static str, why: impl std::fmt::Display) -> Self {
-        Self::new(ErrorCode::InvalidHeader, format!("{name}: {why}")).with_field(name)
+    pub fn invalid_header(name: &str, why: impl std::fmt::Display) -> Self {
+        Self::new(ErrorCode::InvalidHeader, format!("{name}: {why}")).with_field(name.to_ascii_lowercase())
     }
 
     /// A query parameter that is unknown or has a value outside its grammar.

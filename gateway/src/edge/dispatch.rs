@@ -371,7 +371,7 @@ fn check_transfer(headers: &HeaderMap) -> Result<(), Problem> {
     match repeated::list(headers, "transfer-encoding") {
         Some(codings) if !codings.trim_ascii().eq_ignore_ascii_case(b"chunked") => {
             let detail = "Transfer-Encoding: chunked is understood, once and by itself";
-            Err(Problem::new(ErrorCode::Malformed, detail).with_field("Transfer-Encoding"))
+            Err(Problem::new(ErrorCode::Malformed, detail).with_field("transfer-encoding"))
         }
         _ => Ok(()),
     }
@@ -539,11 +539,11 @@ fn problem_response(mut problem: Problem, request_id: Ulid) -> Response {
     if let Some(Ok(methods)) = problem.allow.as_deref().map(HeaderValue::from_str) {
         headers.insert(ALLOW, methods);
     }
-    if problem.status == 415 && problem.field.as_deref() == Some("Content-Encoding") {
+    if problem.status == 415 && problem.field.as_deref() == Some("content-encoding") {
         // What is understood instead (RFC 9110, section 15.5.16).
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
-    if problem.field.as_deref() == Some("Sec-WebSocket-Version") {
+    if problem.field.as_deref() == Some("sec-websocket-version") {
         // The one that is understood (RFC 6455, section 4.2.2).
         headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
     }

@@ -115,7 +115,7 @@ impl Decoder {
 
 fn refused(why: &str) -> Problem {
     let detail = format!("{why}; without Accept-Encoding the payload comes as it is stored");
-    Problem::new(ErrorCode::NotAcceptable, detail).with_field("Accept-Encoding")
+    Problem::new(ErrorCode::NotAcceptable, detail).with_field("accept-encoding")
 }
 
 /// The weight that `Accept-Encoding` gives to a coding by its name; `None` if it does not name it.

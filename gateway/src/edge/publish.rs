@@ -125,7 +125,7 @@ pub(super) async fn batch(mut call: Call) -> Result<Response, Problem> {
             "{content_type:?} is no batch: application/x-ndjson, application/vnd.weir.batch, \
              application/cloudevents-batch+json or application/cloudevents+json"
         );
-        Problem::new(ErrorCode::UnsupportedMediaType, detail).with_field("Content-Type")
+        Problem::new(ErrorCode::UnsupportedMediaType, detail).with_field("content-type")
     })?;
     input::check_batch_headers(form, &call.headers)?;
     input::check_not_encoded(&call.headers)?;

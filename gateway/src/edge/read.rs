@@ -57,7 +57,7 @@ impl Form {
         FORMS.into_iter().find(|form| Some(form.media()) == best).ok_or_else(|| {
             let detail = "application/json, application/x-ndjson, application/vnd.weir.batch, \
                           application/cloudevents-batch+json or text/event-stream";
-            Problem::new(ErrorCode::NotAcceptable, detail).with_field("Accept")
+            Problem::new(ErrorCode::NotAcceptable, detail).with_field("accept")
         })
     }
 }

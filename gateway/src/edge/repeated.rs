@@ -2,7 +2,6 @@
 //! have taken the other.
 
 use http::{HeaderMap, HeaderName};
-use weir_protocol::error::ErrorCode;
 
 use crate::api::Problem;
 
@@ -40,10 +39,7 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), Problem> {
     }
     let is_repeated = |name: &&HeaderName| headers.get_all(*name).iter().nth(1).is_some();
     match headers.keys().filter(|name| is_single(name.as_str())).find(is_repeated) {
-        Some(name) => {
-            Err(Problem::new(ErrorCode::InvalidHeader, format!("{name}: given twice"))
-                .with_field(name.as_str()))
-        }
+        Some(name) => Err(Problem::invalid_header(name.as_str(), "given twice")),
         None => Ok(()),
     }
 }

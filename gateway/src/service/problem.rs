@@ -33,10 +33,10 @@ mod tests {
     fn everything_a_failure_knows_reaches_the_client() {
         let refusal = Refusal { tail: Some(9), ..Refusal::new(ErrorCode::TailMismatch, "moved") };
         let failure =
-            ServiceError::from(refusal).with_partition(PartitionId(3)).with_field("If-Match").with_limit(4);
+            ServiceError::from(refusal).with_partition(PartitionId(3)).with_field("if-match").with_limit(4);
         let problem = Problem::from(&failure);
         let current = problem.current.unwrap();
         assert_eq!((current.partition, current.tail), (Some(3), Some(9)));
-        assert_eq!((problem.field.as_deref(), problem.limit), (Some("If-Match"), Some(4)));
+        assert_eq!((problem.field.as_deref(), problem.limit), (Some("if-match"), Some(4)));
     }
 }

@@ -74,8 +74,8 @@ pub(in crate::edge) fn check_batch_headers(form: Form, headers: &HeaderMap) -> R
     match headers.keys().find(is_of_one) {
         None => Ok(()),
         Some(name) => {
-            let detail = format!("{name}: is of one message; in a batch each says it itself");
-            Err(Problem::new(ErrorCode::InvalidHeader, detail).with_field(name.as_str()))
+            let why = "is of one message; in a batch each says it itself";
+            Err(Problem::invalid_header(name.as_str(), why))
         }
     }
 }
@@ -96,7 +96,7 @@ pub(in crate::edge) fn check_not_encoded(headers: &HeaderMap) -> Result<(), Prob
     }
     let detail =
         "a body that is read here comes without Content-Encoding; the payload of one message may have one";
-    Err(Problem::new(ErrorCode::UnsupportedMediaType, detail).with_field("Content-Encoding"))
+    Err(Problem::new(ErrorCode::UnsupportedMediaType, detail).with_field("content-encoding"))
 }
 
 #[cfg(test)]

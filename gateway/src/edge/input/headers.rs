@@ -82,16 +82,12 @@ fn add_reserved(stored: &mut HeadersBuilder, names: &[(&str, Reserved)], headers
 
 fn add_user(stored: &mut HeadersBuilder, name: &HeaderName, user: &str, value: &[u8]) -> Result<(), Problem> {
     let added = stored.user(user, value);
-    added.map(drop).map_err(|why| {
-        Problem::new(ErrorCode::InvalidHeader, format!("{name}: {why}")).with_field(name.as_str())
-    })
+    added.map(drop).map_err(|why| Problem::invalid_header(name.as_str(), why))
 }
 
 /// An attribute of an event. Those that every event has are never empty.
 fn attribute_of<'a>(name: &HeaderName, value: &'a HeaderValue) -> Result<Cow<'a, str>, Problem> {
-    let refuse = |why: &str| {
-        Problem::new(ErrorCode::InvalidHeader, format!("{name}: {why}")).with_field(name.as_str())
-    };
+    let refuse = |why: &str| Problem::invalid_header(name.as_str(), why);
     let value = attribute::decoded(value.as_bytes()).map_err(refuse)?;
     let is_required = matches!(name.as_str(), "ce-id" | "ce-source" | "ce-type");
     if is_required && value.is_empty() { Err(refuse("empty")) } else { Ok(value) }

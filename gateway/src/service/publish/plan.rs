@@ -62,7 +62,7 @@ impl Placing {
             if self.partitions == 1 { PartitionId(0) } else { partition_of(key, self.partitions) };
         if self.is_fixed && partition != self.keyless {
             let detail = format!("the key belongs to partition {partition}, the tag names {}", self.keyless);
-            return Err(ServiceError::new(ErrorCode::InvalidHeader, detail).with_field("Message-Key"));
+            return Err(ServiceError::new(ErrorCode::InvalidHeader, detail).with_field("message-key"));
         }
         Ok(partition)
     }

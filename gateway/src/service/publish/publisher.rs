@@ -142,7 +142,7 @@ impl Publisher {
         let expected_end = match publish.expected {
             Some(Expected::Any) if topic.is_unmade() => {
                 let detail = format!("there is no topic {}", topic.path.topic);
-                return Err(ServiceError::new(ErrorCode::TailMismatch, detail).with_field("If-Match"));
+                return Err(ServiceError::new(ErrorCode::TailMismatch, detail).with_field("if-match"));
             }
             None | Some(Expected::Any) => None,
             Some(Expected::Empty) => Some(0),
@@ -150,7 +150,7 @@ impl Publisher {
         };
         if expected_end.is_some() && parts.len() > 1 {
             let detail = "only a request that fits one batch of one partition can be conditional";
-            return Err(ServiceError::new(ErrorCode::NotSupported, detail).with_field("If-Match"));
+            return Err(ServiceError::new(ErrorCode::NotSupported, detail).with_field("if-match"));
         }
         // All permits before anything is queued: refused means no effect.
         let permits: Result<_, _> =
@@ -214,7 +214,7 @@ impl Publisher {
             }
             if id.is_some() && partitions > 1 && keyless != partition {
                 let detail = format!("the id belongs to partition {keyless}, the tag names {partition}");
-                return Err(ServiceError::new(ErrorCode::InvalidHeader, detail).with_field("If-Match"));
+                return Err(ServiceError::new(ErrorCode::InvalidHeader, detail).with_field("if-match"));
             }
             (keyless, is_fixed) = (partition, true);
         }
@@ -472,11 +472,11 @@ pub(super) fn level_of(topic: &Topic, confirm: Option<Level>, highest: Level) ->
     let level = confirm.filter(|level| *level != Level::Unset).unwrap_or_else(|| topic.default_confirm());
     let floor = topic.config.min_confirm();
     if level == Level::Archived && highest < level {
-        return Err(ServiceError::new(ErrorCode::LevelUnavailable, NOT_ARCHIVED).with_field("Confirm"));
+        return Err(ServiceError::new(ErrorCode::LevelUnavailable, NOT_ARCHIVED).with_field("confirm"));
     }
     if level < floor {
         let detail = format!("the topic takes no confirm below {}", floor.as_str());
-        return Err(ServiceError::new(ErrorCode::LevelUnavailable, detail).with_field("Confirm"));
+        return Err(ServiceError::new(ErrorCode::LevelUnavailable, detail).with_field("confirm"));
     }
     Ok(level)
 }
@@ -496,7 +496,7 @@ fn idempotency_of(publish: &Publish, parts: usize) -> Result<Option<IdempotencyK
         Content::Records(records) if records.len() == 1 && parts == 1 => &records[0],
         _ => {
             let detail = "an idempotency key covers one message";
-            return Err(ServiceError::new(ErrorCode::NotSupported, detail).with_field("Idempotency-Key"));
+            return Err(ServiceError::new(ErrorCode::NotSupported, detail).with_field("idempotency-key"));
         }
     };
     let content_type = record.headers.content_type().unwrap_or_default();
