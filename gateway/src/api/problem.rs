@@ -220,6 +220,19 @@ impl Problem {
         }
     }
 
+    /// The same where a value may be of another type than it should be: `find` knows at which place.
+    #[must_use]
+    pub fn malformed_at(before: &str, why: &str, find: impl FnOnce() -> Option<String>) -> Self {
+        let problem = Self::malformed(before, why);
+        if problem.field.is_some() {
+            return problem;
+        }
+        match find() {
+            Some(place) => Self::malformed(format_args!("{before}{place}: "), why).with_field(place),
+            None => problem,
+        }
+    }
+
     /// A header with a value outside its grammar. Its name may be in any case, and is told in lower case.
     #[must_use]
     pub fn invalid_header(name: &str, why: impl std::fmt::Display) -> Self {

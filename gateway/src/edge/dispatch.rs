@@ -182,14 +182,7 @@ pub(super) fn from_json<T: serde::de::DeserializeOwned + Default>(body: &[u8]) -
 
 /// The refusal of JSON from which no `T` could be read; `why` is what its reader says, `line` where it stands.
 pub(super) fn wrong<'a, T: serde::Deserialize<'a>>(line: &str, json: &'a [u8], why: &str) -> Problem {
-    let problem = Problem::malformed(line, why);
-    if problem.field.is_some() {
-        return problem;
-    }
-    match objects::place_of_error::<T>(json) {
-        Some(place) => Problem::malformed(format_args!("{line}{place}: "), why).with_field(place),
-        None => problem,
-    }
+    Problem::malformed_at(line, why, || objects::place_of_error::<T>(json))
 }
 
 const fn class(status: StatusCode) -> &'static str {

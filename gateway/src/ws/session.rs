@@ -258,8 +258,8 @@ impl Session {
         let problem = match error {
             WsError::TooLarge(_) => Problem::new(ErrorCode::TooLarge, error.to_string()),
             WsError::Batch { .. } => Problem::new(ErrorCode::InvalidBatch, error.to_string()),
-            WsError::Fields { frame, detail } => {
-                Problem::malformed(format_args!("{} frame: ", frame.as_str()), detail)
+            WsError::Fields { frame, place, detail } => {
+                Problem::malformed_at(&format!("{} frame: ", frame.as_str()), detail, || place.clone())
             }
             _ => Problem::new(ErrorCode::Malformed, error.to_string()),
         };

@@ -52,6 +52,8 @@ pub enum WsError {
     Fields {
         /// The frame.
         frame: FrameType,
+        /// Where a value is not what is wanted there, as `limit.msgs` or `n[0]`.
+        place: Option<String>,
         /// Which field, and what is wrong with it.
         detail: String,
     },

@@ -1,11 +1,13 @@
 //! The JSON form: a message is text, a frame is a line, an object with `t` and, for channels, `ch`.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::{Channel, ClientFrame, FrameType, ServerFrame, VERSION, WsError};
 use crate::limits::WS_MESSAGE_BYTES_MAX;
@@ -217,7 +219,10 @@ fn named(line: &str) -> Result<(FrameType, Channel), WsError> {
 }
 
 fn read<T: DeserializeOwned>(frame: FrameType, fields: &str, head: Head) -> Result<T, WsError> {
-    let refused = |error: serde_json::Error| WsError::Fields { frame, detail: error.to_string() };
+    let refused = |error: serde_json::Error| {
+        let place = place_of_error::<T>(fields, head);
+        WsError::Fields { frame, place, detail: error.to_string() }
+    };
     if head == Head::Outside {
         return objects::from_str(fields).map_err(refused);
     }
@@ -227,6 +232,16 @@ fn read<T: DeserializeOwned>(frame: FrameType, fields: &str, head: Head) -> Resu
     let body = deserializer.deserialize_map(visitor).map_err(in_words)?;
     deserializer.end().map_err(refused)?;
     Ok(body)
+}
+
+/// As [`objects::place_of_error`], of a frame's fields.
+fn place_of_error<T: DeserializeOwned>(fields: &str, head: Head) -> Option<String> {
+    if head == Head::Outside {
+        return objects::place_of_error::<T>(fields.as_bytes());
+    }
+    let mut by_name: BTreeMap<String, &RawValue> = serde_json::from_str(fields).ok()?;
+    by_name.retain(|name, _| !matches!(name.as_str(), "t" | "ch"));
+    objects::place_of_error::<T>(&serde_json::to_vec(&by_name).ok()?)
 }
 
 /// Reads a `T` from an object as if it had neither `t` nor `ch`. Serde's own tagged enums would buffer the object

@@ -425,6 +425,20 @@ fn unknown_missing_and_repeated_fields_are_refused_by_name() {
 }
 
 #[test]
+fn a_value_of_another_type_is_found() {
+    for (line, found) in [
+        (r#"{"t":"limit","ch":2,"msgs":-1,"bytes":1}"#, Some("msgs")),
+        (r#"{"ch":2,"topic":"a","limit":{"bytes":1,"msgs":"x"},"t":"sub"}"#, Some("limit.msgs")),
+        (r#"{"t":"open","ch":2,"topic":"a","confirm":["quorum","fast"]}"#, Some("confirm[1]")),
+        (r#"{"t":"ack","ch":2,"n":[1,[9,8]]}"#, Some("n[1]")),
+        (r#"{"t":"limit","ch":2,"msgs":1}"#, None),
+    ] {
+        let WsError::Fields { place, .. } = refused(line) else { panic!("{line}") };
+        assert_eq!(place.as_deref(), found, "{line}");
+    }
+}
+
+#[test]
 fn what_is_no_frame_for_this_side_is_refused() {
     assert!(matches!(refused("[]"), WsError::Object(_)));
     assert!(matches!(refused(r#"{"ch":1}"#), WsError::Object(_)));

@@ -15,8 +15,10 @@ use weir_protocol::objects;
 use super::essence;
 use crate::api::{Problem, unique};
 use crate::edge::attribute;
+use crate::edge::dispatch::wrong;
 use crate::service::publish::{NewRecord, Unnamed, check_content_type};
 
+const NO_EVENT: &str = "not a CloudEvent: ";
 const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 
 /// What an event says of itself, and its data.
@@ -29,14 +31,16 @@ pub(super) fn event(
     body: &Bytes,
     (headers, key): (HeadersBuilder, Option<Bytes>),
 ) -> Result<NewRecord, Problem> {
-    let event: Attributes<'_> = objects::from_slice(body).map_err(|error| malformed(&error))?;
-    let stored = record(body, event.0, headers).map_err(|why| Problem::new(ErrorCode::Malformed, why))?;
+    let event = objects::from_slice::<Attributes<'_>>(body);
+    let event = event.map_err(|error| wrong::<Attributes<'_>>(NO_EVENT, body, &error.to_string()))?;
+    let stored = record(body, event.0, headers).map_err(|bad| bad.problem(""))?;
     Ok(NewRecord { key: key.or(stored.key), ..stored })
 }
 
 /// An array of events; `headers` are stored with each.
 pub(super) fn batch(body: &Bytes, headers: impl Fn() -> HeadersBuilder) -> Result<Vec<NewRecord>, Problem> {
-    let events: Vec<Attributes<'_>> = objects::from_slice(body).map_err(|error| malformed(&error))?;
+    let events = objects::from_slice::<Vec<Attributes<'_>>>(body);
+    let events = events.map_err(|error| wrong::<Vec<Attributes<'_>>>(NO_EVENT, body, &error.to_string()))?;
     if events.len() > HTTP_BATCH_RECORDS_MAX as usize {
         let limit = u64::from(HTTP_BATCH_RECORDS_MAX);
         return Err(Problem::new(ErrorCode::TooLarge, format!("more than {limit} events")).with_limit(limit));
@@ -44,21 +48,33 @@ pub(super) fn batch(body: &Bytes, headers: impl Fn() -> HeadersBuilder) -> Resul
     let numbered = events.into_iter().enumerate();
     numbered
         .map(|(place, event)| {
-            record(body, event.0, headers())
-                .map_err(|why| Problem::new(ErrorCode::Malformed, format!("event {place}: {why}")))
+            record(body, event.0, headers()).map_err(|bad| bad.problem(&format!("event {place}: ")))
         })
         .collect()
 }
 
-fn malformed(error: &serde_json::Error) -> Problem {
-    Problem::malformed("not a CloudEvent: ", &error.to_string())
+/// The attribute or data that is wrong, and why.
+struct Bad {
+    field: String,
+    why: String,
+}
+
+impl Bad {
+    fn new(field: &str, why: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), why: why.into() }
+    }
+
+    fn problem(self, before: &str) -> Problem {
+        let Self { field, why } = self;
+        Problem::new(ErrorCode::Malformed, format!("{before}{field}: {why}")).with_field(field)
+    }
 }
 
 fn record(
     body: &Bytes,
     mut event: BTreeMap<String, &RawValue>,
     mut headers: HeadersBuilder,
-) -> Result<NewRecord, String> {
+) -> Result<NewRecord, Bad> {
     let (data, encoded) = (event.remove("data"), event.remove("data_base64"));
     // An attribute that is null is one that is not there (JSON format, section 2.1), and null is no Base64 either.
     event.retain(|_, value| value.get() != "null");
@@ -66,13 +82,13 @@ fn record(
     let content_type =
         event.remove("datacontenttype").map(|value| text("datacontenttype", value)).transpose()?;
     if let Some(text) = &content_type {
-        check_content_type(text.as_bytes()).map_err(|why| format!("datacontenttype: {why}"))?;
+        check_content_type(text.as_bytes()).map_err(|why| Bad::new("datacontenttype", why))?;
     }
     if let Some(missing) = REQUIRED.into_iter().find(|name| !event.contains_key(*name)) {
-        return Err(format!("the attribute {missing} is missing"));
+        return Err(Bad::new(missing, "the attribute is missing"));
     }
     if let Some(empty) = REQUIRED.into_iter().find(|name| event[*name].get() == r#""""#) {
-        return Err(format!("the attribute {empty} is empty"));
+        return Err(Bad::new(empty, "the attribute is empty"));
     }
     // Data of an event that does not say so is JSON; of what encoded bytes are, nothing is known.
     let unnamed = (content_type.is_none() && data.is_none()).then_some(Unnamed::Bytes);
@@ -80,16 +96,16 @@ fn record(
         (Some(data), None) => {
             let content_type = content_type.unwrap_or_else(|| "application/json".to_owned());
             headers.content_type(&content_type);
-            payload(body, &content_type, data)?
+            payload(body, &content_type, data).map_err(|why| Bad::new("data", why))?
         }
         (None, Some(encoded)) => {
             if let Some(content_type) = content_type {
                 headers.content_type(&content_type);
             }
+            let bad = |why: String| Bad::new("data_base64", why);
             let text: String =
-                serde_json::from_str(encoded.get()).map_err(|_| "data_base64 is not a text")?;
-            let decoded = BASE64_STANDARD.decode(text);
-            Bytes::from(decoded.map_err(|error| format!("data_base64: {error}"))?)
+                serde_json::from_str(encoded.get()).map_err(|_| bad("not a text".to_owned()))?;
+            Bytes::from(BASE64_STANDARD.decode(text).map_err(|error| bad(error.to_string()))?)
         }
         (None, None) => {
             if let Some(content_type) = content_type {
@@ -97,21 +113,21 @@ fn record(
             }
             Bytes::new()
         }
-        (Some(_), Some(_)) => return Err("an event has either data or data_base64".to_owned()),
+        (Some(_), Some(_)) => return Err(Bad::new("data", "an event has either data or data_base64")),
     };
     let mut key = None;
     for (name, value) in &event {
         if !attribute::is_name(name) {
-            return Err(format!("{name:?} is no attribute name: a-z and 0-9 are allowed"));
+            return Err(Bad::new(name, "no attribute name: a-z and 0-9 are allowed"));
         }
         let value = text(name, value)?;
         if name == "specversion" && value != "1.0" {
-            return Err(format!("specversion is {value:?}; 1.0 is understood"));
+            return Err(Bad::new(name, format!("{value:?}; 1.0 is understood")));
         }
         if name == "partitionkey" {
             key = Some(Bytes::from(value.clone()));
         }
-        headers.user(&format!("ce-{name}"), value.as_bytes()).map_err(|why| format!("{name}: {why}"))?;
+        headers.user(&format!("ce-{name}"), value.as_bytes()).map_err(|why| Bad::new(name, why))?;
     }
     Ok(NewRecord { key, headers: headers.finish(), value, unnamed })
 }
@@ -122,15 +138,15 @@ fn payload(body: &Bytes, content_type: &str, data: &RawValue) -> Result<Bytes, S
     if media == "application/json" || media.ends_with("+json") || !data.get().starts_with('"') {
         return Ok(body.slice_ref(data.get().as_bytes()));
     }
-    serde_json::from_str::<String>(data.get()).map(Bytes::from).map_err(|error| format!("data: {error}"))
+    serde_json::from_str::<String>(data.get()).map(Bytes::from).map_err(|error| error.to_string())
 }
 
 /// An attribute's value: text as it is, numbers and booleans as they are written.
-fn text(name: &str, value: &RawValue) -> Result<String, String> {
+fn text(name: &str, value: &RawValue) -> Result<String, Bad> {
     let raw = value.get();
     match raw.as_bytes().first() {
-        Some(b'"') => serde_json::from_str(raw).map_err(|error| format!("{name}: {error}")),
-        Some(b'{' | b'[') => Err(format!("{name} is not a text, number or boolean")),
+        Some(b'"') => serde_json::from_str(raw).map_err(|error| Bad::new(name, error.to_string())),
+        Some(b'{' | b'[') => Err(Bad::new(name, "not a text, number or boolean")),
         _ => Ok(raw.to_owned()),
     }
 }
@@ -180,28 +196,29 @@ mod tests {
 
     #[test]
     fn what_is_no_event_is_refused_with_its_place() {
-        for (text, why) in [
-            (r#"[{"specversion":"1.0","id":"1","source":"s"}]"#, "event 0: the attribute type"),
-            (
-                r#"[{"specversion":"1.0","id":"","source":"s","type":"t"}]"#,
-                "event 0: the attribute id is empty",
-            ),
-            (r#"[{"specversion":"1.0","id":"1","source":"","type":"t"}]"#, "the attribute source is empty"),
-            (r#"[{"specversion":"1.0","id":"1","source":"s","type":null}]"#, "the attribute type is missing"),
-            (r#"[{"specversion":"0.3","id":"1","source":"s","type":"t"}]"#, "1.0 is understood"),
-            (r#"[{"specversion":"1.0","id":{},"source":"s","type":"t"}]"#, "id is not a text"),
-            (r#"[{"specversion":"1.0","id":"1","source":"s","type":"t","Bad":1}]"#, "no attribute name"),
-            (
-                r#"[{"specversion":"1.0","id":"1","source":"s","type":"t","data":1,"data_base64":""}]"#,
-                "either",
-            ),
+        let of = |rest: &str| format!(r#"[{{"specversion":"1.0","id":"1","source":"s",{rest}}}]"#);
+        for (text, why, field) in [
+            (of(r#""n":1"#), "event 0: type: the attribute is missing", Some("type")),
+            (of(r#""type":null"#), "the attribute is missing", Some("type")),
+            (of(r#""type":"""#), "type: the attribute is empty", Some("type")),
+            (of(r#""type":"t","subject":{}"#), "subject: not a text, number", Some("subject")),
+            (of(r#""type":"t","Bad":1"#), "Bad: no attribute name", Some("Bad")),
+            (of(r#""type":"t","data":1,"data_base64":"""#), "either", Some("data")),
             // Base64 they would be, each of them.
-            (r#"[{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":true}]"#, "data_base64"),
-            (r#"[{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":1234}]"#, "data_base64"),
-            ("{}", "not a CloudEvent"),
-            (r#"[{"specversion":"1.0","id":"1","id":"2","source":"s","type":"t"}]"#, "duplicate field `id`"),
+            (of(r#""type":"t","data_base64":true"#), "data_base64: not a text", Some("data_base64")),
+            (of(r#""type":"t","data_base64":1234"#), "data_base64", Some("data_base64")),
+            (of(r#""type":"t","datacontenttype":7,"data_base64":"?""#), "data_base64", Some("data_base64")),
+            (of(r#""type":"t","id":"2""#), "duplicate field `id`", Some("id")),
+            (
+                r#"[{"specversion":"0.3","id":"1","source":"s","type":"t"}]"#.into(),
+                "1.0 is",
+                Some("specversion"),
+            ),
+            ("[{},7]".into(), "not a CloudEvent: [1]: invalid type", Some("[1]")),
+            ("{}".into(), "not a CloudEvent", None),
         ] {
-            let problem = batch(&Bytes::copy_from_slice(text.as_bytes()), Default::default).unwrap_err();
+            let problem = batch(&Bytes::from(text.clone()), Default::default).unwrap_err();
+            assert_eq!(problem.field.as_deref(), field, "{text}: {}", problem.detail);
             assert!(problem.detail.contains(why), "{text}: {}", problem.detail);
         }
     }
