@@ -68,6 +68,13 @@ fn batch(producer: Option<(u128, u64)>, headers: &Headers) -> Batch {
     builder.build(Compression::None).unwrap()
 }
 
+/// A line of a batch whose message has so many headers of so many bytes.
+fn line_with_headers(count: usize, bytes: usize) -> Vec<u8> {
+    let headers: serde_json::Map<_, _> =
+        (0..count).map(|name| (format!("h{name}"), json!("x".repeat(bytes)))).collect();
+    json!({"data": 1, "headers": headers}).to_string().into_bytes()
+}
+
 /// Of a delivery that no message may have, each with the field that says so.
 fn deliveries() -> [(Headers, &'static str); 3] {
     let headers =
@@ -106,6 +113,8 @@ fn a_refused_publish_does_not_create_its_topic() {
     let gap = batch(Some((7, 3)), &Headers::default());
     for (headers, body, status) in [
         (&[LINES][..], b"{\"data\":1,\"ttl_ms\":0}".to_vec(), 400),
+        (&[LINES], line_with_headers(65, 1), 413),
+        (&[LINES], line_with_headers(2, 8 << 10), 413),
         (&[LINES, ("Confirm", "archived")], b"{\"data\":1}".to_vec(), 409),
         (&[BINARY], gap.bytes().to_vec(), 409),
         (&[BINARY], batch(None, &deliveries()[0].0).bytes().to_vec(), 400),
@@ -191,6 +200,34 @@ async fn deliveries_beyond_the_limits_are_refused_in_every_form() {
             let problem: Value = serde_json::from_str(reject.problem.get()).unwrap();
             assert_eq!((reject.seq, &problem["field"]), (seq, &json!(field)), "{problem}");
         }
+    }
+    assert_eq!(api.end(), 0);
+}
+
+/// As too large a payload is, and by name: a request whose own header section is too large never gets so far.
+#[tokio::test]
+async fn more_headers_than_a_message_may_have_are_too_large_in_every_form() {
+    let mut api = Api::start();
+    assert_eq!(api.send("PUT /v1/topics/t", &[], "").status, 201);
+    for line in [line_with_headers(65, 1), line_with_headers(2, 8 << 10)] {
+        assert_eq!(api.refused(BATCH, &[LINES], line), (413, json!("headers")));
+    }
+    let mut event = json!({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"});
+    for name in 0..62 {
+        event[format!("x{name}")] = json!("1");
+    }
+    let structured = [("Content-Type", "application/cloudevents+json")];
+    assert_eq!(api.refused(PUBLISH, &structured, event.to_string()), (413, json!("headers")));
+    let mut socket = welcomed(&api, "weir.v1.json").await;
+    opened(&mut socket, None).await;
+    for (seq, count) in [(0, 65), (1, 1_000)] {
+        let h = weir_protocol::ws::HeaderMap((0..count).map(|n| (format!("h{n}"), "1".into())).collect());
+        let data = RawJson::from_text("1");
+        socket.send(1, ClientFrame::Pub(Pub { seq, h, data, ..Pub::default() })).await;
+        let reject = rejected(&mut socket).await;
+        let problem: Value = serde_json::from_str(reject.problem.get()).unwrap();
+        let told = (reject.seq, &problem["code"], &problem["field"], &problem["limit"]);
+        assert_eq!(told, (seq, &json!("too_large"), &json!("headers"), &json!(64)));
     }
     assert_eq!(api.end(), 0);
 }

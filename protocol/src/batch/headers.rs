@@ -234,6 +234,12 @@ impl Headers {
         which.number(self.reserved(which)?)
     }
 
+    /// Encoded bytes of all of them: what [`RECORD_HEADERS_BYTES_MAX`] bounds.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.encoded().len()
+    }
+
     /// The encoded form; empty for no headers.
     pub(crate) fn encoded(&self) -> &[u8] {
         if self.0.is_empty() { &[0] } else { &self.0 }

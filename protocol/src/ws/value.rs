@@ -65,8 +65,8 @@ pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     RawJson::deserialize(deserializer).map(Some)
 }
 
-/// A record's headers as a JSON object of texts, in order. A name occurs once, there are at most
-/// [`RECORD_HEADERS_MAX`].
+/// A record's headers as a JSON object of texts, in order. A name occurs once. Of more than [`RECORD_HEADERS_MAX`]
+/// one more is read and the others are stepped over: whoever makes a record of them finds that they are too many.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderMap(pub Vec<(String, String)>);
 
@@ -106,8 +106,8 @@ impl<'de> Visitor<'de> for HeaderMapVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<HeaderMap, A::Error> {
         let mut headers: Vec<(String, String)> = Vec::new();
         while let Some((name, value)) = map.next_entry()? {
-            if headers.len() == RECORD_HEADERS_MAX {
-                return Err(de::Error::custom(format_args!("more than {RECORD_HEADERS_MAX} headers")));
+            if headers.len() > RECORD_HEADERS_MAX {
+                continue;
             }
             if headers.iter().any(|(earlier, _)| *earlier == name) {
                 return Err(de::Error::custom(format_args!("duplicate field `{name}`")));

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use weir_protocol::batch::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, RecordParts};
+use weir_protocol::batch::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, Headers, RecordParts};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, PartitionId, ProducerKey, Seq, TimestampMs};
 use weir_protocol::limits::{
     ATOMIC_BATCH_BYTES_MAX, BATCH_RECORDS_MAX, BATCHES_DECODED_BYTES_MAX, HTTP_BATCH_RECORDS_MAX,
-    INTEGER_MAX, KEY_BYTES_MAX, SUB_BATCH_BYTES_TARGET,
+    INTEGER_MAX, KEY_BYTES_MAX, RECORD_HEADERS_BYTES_MAX, RECORD_HEADERS_MAX, SUB_BATCH_BYTES_TARGET,
 };
 use weir_protocol::slots::partition_of;
 use weir_protocol::ws::{ContentError, payload_of};
@@ -194,7 +194,7 @@ impl Planner {
         });
         let parts =
             RecordParts { key: record.key.as_deref(), headers: &record.headers, value: &record.value };
-        open.builder.push(parts).map_err(|error| bad_record(index, &error))?;
+        open.builder.push(parts).map_err(|error| bad_record(index, &record.headers, &error))?;
         open.next_seq = seq + 1;
         match open.records.last_mut() {
             Some(last) if last.end == index => last.end += 1,
@@ -398,7 +398,16 @@ fn too_large(field: &'static str, detail: String, limit: u64) -> ServiceError {
 }
 
 /// A record that the batch layout has no room for.
-fn bad_record(index: u32, error: &BatchError) -> ServiceError {
+fn bad_record(index: u32, headers: &Headers, error: &BatchError) -> ServiceError {
+    let (count, bytes) = (headers.user().count(), headers.size());
+    for (is, max, unit) in
+        [(count, RECORD_HEADERS_MAX, "headers"), (bytes, RECORD_HEADERS_BYTES_MAX, "bytes of headers")]
+    {
+        if is > max {
+            let detail = format!("message {index}: {is} {unit}; {max} are allowed");
+            return too_large("headers", detail, max as u64);
+        }
+    }
     let code = match error {
         BatchError::TooLarge(_) | BatchError::Count(_) => ErrorCode::TooLarge,
         _ => ErrorCode::Malformed,
