@@ -235,7 +235,11 @@ pub(crate) enum ConfigCommand {
 
 /// A content type that whoever reads the message by itself can be told.
 fn parse_content_type(text: &str) -> Result<String, String> {
-    if is_header_text(text.as_bytes()) { Ok(text.to_owned()) } else { Err("not visible ASCII".to_owned()) }
+    match text {
+        "" => Err("empty: leave it out".to_owned()),
+        _ if is_header_text(text.as_bytes()) => Ok(text.to_owned()),
+        _ => Err("not visible ASCII".to_owned()),
+    }
 }
 
 /// How `weir pub` publishes.

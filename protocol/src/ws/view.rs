@@ -42,8 +42,8 @@ pub enum ContentError {
     /// A header name that is empty or starts with a control character.
     #[error("a header name is not empty and starts with no control character")]
     HeaderName,
-    /// A content type or trace context that no HTTP header could hold.
-    #[error("`{0}` is not visible ASCII")]
+    /// A content type or trace context that no HTTP header could hold, or an empty content type.
+    #[error("`{0}` is empty or not visible ASCII")]
     HeaderText(&'static str),
 }
 
@@ -85,7 +85,7 @@ impl Pub {
             headers.user(name, value.as_bytes()).map_err(|_| ContentError::HeaderName)?;
         }
         if let Some(content_type) = content_type {
-            if !is_header_text(content_type.as_bytes()) {
+            if content_type.is_empty() || !is_header_text(content_type.as_bytes()) {
                 return Err(ContentError::HeaderText("ct"));
             }
             headers.content_type(content_type);

@@ -13,10 +13,10 @@ use weir_protocol::ids::TimestampMs;
 
 use super::super::repeated;
 use super::batch::is_plain;
-use super::time_ms;
+use super::{NOT_A_TIME, time_ms};
 use crate::api::Problem;
 use crate::edge::attribute;
-use crate::service::publish::{NewRecord, Unnamed, check_deliver_at, check_ttl_ms};
+use crate::service::publish::{NewRecord, Unnamed, check_content_type, check_deliver_at, check_ttl_ms};
 
 const OF_THE_BODY: [(&str, Reserved); 3] = [
     ("content-type", Reserved::ContentType),
@@ -32,6 +32,9 @@ const OF_THE_REQUEST: [(&str, Reserved); 2] =
 /// `invalid_header` by name.
 pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) -> Result<NewRecord, Problem> {
     let (mut stored, key) = around(headers, now_ms)?;
+    if let Some(text) = headers.get("content-type") {
+        check_content_type(text.as_bytes()).map_err(|why| Problem::invalid_header("Content-Type", why))?;
+    }
     add_reserved(&mut stored, &OF_THE_BODY, headers);
     // CloudEvents in binary mode: attributes are stored under the names they came with.
     let mut partition_key = None;
@@ -104,9 +107,11 @@ fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<TimestampMs>, P
         (Some(_), Some(_)) => {
             return Err(Problem::invalid_header("Deliver-At", "given together with Deliver-Delay-Ms"));
         }
-        (Some(text), None) => text.to_str().ok().and_then(time_ms).ok_or_else(|| {
-            Problem::invalid_header("Deliver-At", "not an RFC 3339 time, as 2026-01-31T12:00:00Z")
-        })?,
+        (Some(text), None) => text
+            .to_str()
+            .ok()
+            .and_then(time_ms)
+            .ok_or_else(|| Problem::invalid_header("Deliver-At", NOT_A_TIME))?,
         (None, Some(delay)) => now_ms.saturating_add(delay),
     };
     let name = if delay.is_some() { "Deliver-Delay-Ms" } else { "Deliver-At" };
@@ -205,6 +210,8 @@ mod tests {
     fn times_and_numbers_outside_their_grammar_are_refused_by_name() {
         for (name, value) in [
             ("deliver-at", "soon"),
+            ("deliver-at", "1969-12-31T23:59:59.9999Z"),
+            ("content-type", ""),
             ("deliver-delay-ms", "-1"),
             ("deliver-delay-ms", "99999999999999"),
             ("message-ttl-ms", "x"),
@@ -213,6 +220,7 @@ mod tests {
         ] {
             let problem = message(&with(&[(name, value)]), Bytes::new(), 0).unwrap_err();
             assert_eq!(problem.code, "invalid_header", "{name}: {value}");
+            assert_eq!(problem.field.as_deref(), Some(name), "{value}");
         }
     }
 

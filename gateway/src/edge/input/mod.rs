@@ -96,10 +96,13 @@ pub(super) fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Milliseconds since the epoch of an RFC 3339 time.
+/// What is said of a text that [`time_ms`] does not take.
+pub(super) const NOT_A_TIME: &str = "not an RFC 3339 time from 1970 on, as 2026-01-31T12:00:00Z";
+
+/// Milliseconds since the epoch of an RFC 3339 time; `None` before it.
 pub(super) fn time_ms(text: &str) -> Option<u64> {
     let parsed = time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok()?;
-    u64::try_from(parsed.unix_timestamp_nanos() / 1_000_000).ok()
+    u64::try_from(parsed.unix_timestamp_nanos().div_euclid(1_000_000)).ok()
 }
 
 /// An RFC 3339 time of milliseconds since the epoch; `None` beyond the year 9999.

@@ -10,7 +10,7 @@ use weir_protocol::ids::TimestampMs;
 use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
 use weir_protocol::objects;
 
-use super::{Trace, essence, time_ms};
+use super::{NOT_A_TIME, Trace, essence, time_ms};
 use crate::api::{BatchLine, Problem};
 use crate::edge::dispatch::wrong;
 use crate::service::publish::{NewRecord, Unnamed, check_content_type, check_deliver_at, check_ttl_ms};
@@ -88,8 +88,7 @@ pub(in crate::edge) fn record(
     let mut headers = HeadersBuilder::default();
     headers.content_type(&content_type);
     if let Some(text) = line.deliver_at {
-        let at = time_ms(&text)
-            .ok_or_else(|| ("deliver_at", "not an RFC 3339 time, as 2026-01-31T12:00:00Z".to_owned()))?;
+        let at = time_ms(&text).ok_or_else(|| ("deliver_at", NOT_A_TIME.to_owned()))?;
         check_deliver_at(TimestampMs(at), TimestampMs(now_ms))
             .map_err(|why| ("deliver_at", why.to_owned()))?;
         headers.deliver_at(TimestampMs(at));
@@ -165,6 +164,8 @@ mod tests {
             ("{\"data_base64\":\"?\"}", "malformed", "data_base64"),
             ("{\"data\":1,\"content_type\":\"text/plain\"}", "malformed", "is a string"),
             ("{\"data\":1,\"deliver_at\":\"soon\"}", "malformed", "deliver_at"),
+            ("{\"data\":1,\"deliver_at\":\"1969-12-31T23:59:59.9999Z\"}", "malformed", "from 1970 on"),
+            ("{\"data\":1,\"content_type\":\"\"}", "malformed", "content_type: "),
             ("{\"data\":1,\"deliver_at\":\"2999-01-01T00:00:00Z\"}", "malformed", "from now"),
             ("{\"data\":1,\"headers\":{\"\":\"x\"}}", "malformed", "headers"),
             ("{\"data\":1,\"headers\":{\"x\":\"1\",\"x\":\"2\"}}", "malformed", "duplicate field `x`"),

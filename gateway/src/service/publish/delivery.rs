@@ -25,12 +25,16 @@ pub fn check_ttl_ms(ttl_ms: u64) -> Result<(), &'static str> {
     }
 }
 
-/// Refuses a content type that could not be told in a header, as a message is read by itself.
+/// Refuses a content type that could not be told in a header, as a message is read by itself, or that says nothing.
 ///
 /// # Errors
 /// Why.
 pub fn check_content_type(text: &[u8]) -> Result<(), &'static str> {
-    if is_header_text(text) { Ok(()) } else { Err("a content type is visible ASCII") }
+    match text {
+        [] => Err("a content type is not empty: leave it out"),
+        _ if is_header_text(text) => Ok(()),
+        _ => Err("a content type is visible ASCII"),
+    }
 }
 
 /// A record's header that no message may have, by its field, and why.
@@ -59,10 +63,10 @@ mod tests {
 
     #[test]
     fn a_content_type_is_what_a_header_can_tell() {
-        for yes in ["", "text/plain", "text/plain;\tcharset=\"utf-8\"", "whatever they call it"] {
+        for yes in ["text/plain", "text/plain;\tcharset=\"utf-8\"", "whatever they call it"] {
             assert!(check_content_type(yes.as_bytes()).is_ok(), "{yes:?}");
         }
-        for no in ["a\nb", "text/plain\r\nX: y", "a\0", "a\x7f", "t\u{eb}xt/plain", "\u{85}"] {
+        for no in ["", "a\nb", "text/plain\r\nX: y", "a\0", "a\x7f", "t\u{eb}xt/plain", "\u{85}"] {
             assert!(check_content_type(no.as_bytes()).is_err(), "{no:?}");
         }
     }
