@@ -102,6 +102,50 @@ fn a_tag_that_is_weak_or_none_is_refused_by_name() {
     assert_eq!(send(&mut http, "GET /v1/topics/t", &[], "").json()["partitions"][0]["end"], 0);
 }
 
+/// What moves a subscription is as hard to take back as a change of it.
+#[test]
+fn a_subscription_is_moved_only_as_the_tag_says() {
+    let (_dir, _product, mut http) = started();
+    send(&mut http, "PUT /v1/topics/t", &[], "{}");
+    assert_eq!(send(&mut http, "POST /v1/topics/t/messages", &[], "m").status, 201);
+    let made =
+        |http: &mut Connection| tag(&send(http, "PUT /v1/subscriptions/work", &[], r#"{"topics":["t"]}"#));
+    let first = made(&mut http);
+    let second = tag(&send(
+        &mut http,
+        "PATCH /v1/subscriptions/work",
+        &[("If-Match", &first)],
+        r#"{"lease_ms":5000}"#,
+    ));
+    let moves = [("seek", r#"{"to":"latest"}"#), ("redrive", "{}"), ("purge", "")];
+    let ready = |http: &mut Connection| {
+        send(http, "GET /v1/subscriptions/work", &[], "").json()["totals"]["ready"].clone()
+    };
+    for (verb, body) in moves {
+        for line in [verb.to_owned(), format!("{verb}?dry_run=true")] {
+            let line = format!("POST /v1/subscriptions/work:{line}");
+            let stale = send(&mut http, &line, &[("If-Match", &first)], body);
+            assert_eq!((stale.status, &stale.json()["code"]), (412, &"version_mismatch".into()), "{line}");
+            assert_eq!(send(&mut http, &line, &[("If-Match", "work")], body).status, 400, "{line}");
+        }
+    }
+    assert_eq!(ready(&mut http), 1, "nothing was moved");
+    let either = format!("{first}, {second}");
+    for ((verb, body), tag) in moves.into_iter().zip([second.as_str(), "*", &either]) {
+        let line = format!("POST /v1/subscriptions/work:{verb}");
+        let moved = send(&mut http, &line, &[("If-Match", tag)], body);
+        assert_eq!(moved.status, 200, "{}", moved.text());
+    }
+    assert_eq!(ready(&mut http), 0);
+    assert_eq!(send(&mut http, "DELETE /v1/subscriptions/work", &[], "").status, 204);
+    made(&mut http);
+    for (verb, body) in moves {
+        let line = format!("POST /v1/subscriptions/work:{verb}");
+        let gone = send(&mut http, &line, &[("If-Match", &second)], body);
+        assert_eq!((gone.status, &gone.json()["code"]), (410, &"incarnation_gone".into()), "{verb}");
+    }
+}
+
 #[test]
 fn a_message_is_appended_to_any_of_the_tails_that_are_named() {
     let (_dir, _product, mut http) = started();

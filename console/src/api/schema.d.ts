@@ -437,7 +437,7 @@ export interface paths {
          *
          *     The answer contains `undo`, to be sent in a seek with `to` set to `undo`. That ends leases even if only dead letters come back, and it does not restore messages that retention by `until_settled` has removed since.
          *
-         *     Errors: `subscription_not_found`, `incarnation_gone` if the topic was deleted, `not_supported` for dead letters of a stream, `invalid_parameter`, `unknown_field`, `busy` during another seek or purge (never for dead letters alone), `unavailable`. With the outcome `unknown` some partitions may have been purged: purge again, or undo those with the problem's `undo`.
+         *     Errors: `subscription_not_found`, `incarnation_gone` if the topic was deleted, `version_mismatch`, `not_supported` for dead letters of a stream, `invalid_parameter`, `unknown_field`, `busy` during another seek or purge (never for dead letters alone), `unavailable`. With the outcome `unknown` some partitions may have been purged: purge again, or undo those with the problem's `undo`.
          *
          *     Needs the grant `manage`.
          */
@@ -461,7 +461,7 @@ export interface paths {
          * Deliver dead letters once more
          * @description Makes dead letters ready again where they are, in the topic that this subscription consumes and for this subscription alone; attempts are counted from zero. Copies in the dead letter topic stay there. Redriving a letter twice has no further effect.
          *
-         *     Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` if the topic was deleted, `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`. With the outcome `unknown` some may have been redriven.
+         *     Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` if the topic was deleted, `version_mismatch`, `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`. With the outcome `unknown` some may have been redriven.
          *
          *     Needs the grant `manage`.
          */
@@ -509,7 +509,7 @@ export interface paths {
          *
          *     The answer contains `undo`. A seek with `to` set to `undo` and that value restores what stood before, together with what was settled since the latest seek or purge, but not what was settled between earlier ones; after an undo, only what was settled of messages published later. Repeating an undo delivers again what was settled before the first. Each partition keeps its latest four seeks and purges; a purge of dead letters alone can be undone until the next seek or other purge.
          *
-         *     Errors: `subscription_not_found`, `incarnation_gone` if the topic was deleted, `invalid_parameter`, `snapshot_gone` if what is to be undone is no longer kept, `busy` during another seek or purge, `unavailable`. With the outcome `unknown` some partitions may have moved; the problem contains an `undo` for those.
+         *     Errors: `subscription_not_found`, `incarnation_gone` if the topic was deleted, `version_mismatch`, `invalid_parameter`, `snapshot_gone` if what is to be undone is no longer kept, `busy` during another seek or purge, `unavailable`. With the outcome `unknown` some partitions may have moved; the problem contains an `undo` for those.
          *
          *     Needs the grant `manage`.
          */
@@ -4137,7 +4137,10 @@ export interface operations {
                 /** @description Only say what would happen. */
                 dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Namespace. */
                 ns: string;
@@ -4180,7 +4183,10 @@ export interface operations {
                 /** @description Only say what would be redriven. */
                 dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Namespace. */
                 ns: string;
@@ -4264,7 +4270,10 @@ export interface operations {
                 /** @description Only say what would happen. */
                 dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Namespace. */
                 ns: string;

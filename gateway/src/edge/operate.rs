@@ -10,7 +10,7 @@ use weir_protocol::rpc::Standing;
 
 use super::dispatch::{Call, json};
 use super::queues::{list, listed};
-use super::subscriptions::path;
+use super::subscriptions::{check_if_match, path};
 use crate::api::{self, Explained, Problem, Redriven};
 use crate::service::ServiceError;
 use crate::service::subscriptions::{MessageId, Redrive, RedriveFrom};
@@ -64,6 +64,7 @@ pub(super) async fn redrive(mut call: Call) -> Result<Response, Problem> {
     let asked: api::Redrive = call.json().await?;
     let is_dry_run = call.route.query("dry_run") == Some("true");
     let redrive = Redrive { is_dry_run, ..checked(asked)? };
+    check_if_match(&call, &path).await?;
     let done = call.edge.services.subscriptions.redrive(&path, &redrive).await;
     let done = done.map_err(|failure| naming_id(failure, "ids"))?;
     let body = Redriven {

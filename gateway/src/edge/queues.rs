@@ -23,7 +23,7 @@ use super::outputs;
 use super::position;
 use super::read::partition;
 use super::record;
-use super::subscriptions::path;
+use super::subscriptions::{check_if_match, path};
 use super::topics::page_limit;
 use crate::api::{
     self, LeasePage, LeasedRecord, Problem, PullScope, Pulled, READ_BYTES_MAX, SETTLE_BYTES_MAX,
@@ -180,6 +180,7 @@ pub(super) async fn seek(mut call: Call) -> Result<Response, Problem> {
     };
     let keep_as = if is_dry_run { 0 } else { rand::random::<u64>().max(1) };
     let seek = Seek { to, is_dry_run, keep_as, back_to };
+    check_if_match(&call, &path).await?;
     let moved = call.edge.services.subscriptions.seek(&path, seek).await;
     let moved = moved.map_err(|failure| Problem::from(failure).with_undo(keep_as))?;
     let parts: Vec<_> = moved

@@ -9,7 +9,7 @@ use weir_protocol::start::parse_until;
 use super::conditions::{for_any, if_match};
 use super::dispatch::{Call, json};
 use super::position;
-use super::subscriptions::path;
+use super::subscriptions::{check_if_match, path};
 use super::topics::expected;
 use crate::api::{self, Problem, PurgeWhat, Purged, PurgedPart, Trimmed, TrimmedPartition};
 use crate::service::Trim;
@@ -22,6 +22,7 @@ pub(super) async fn purge(mut call: Call) -> Result<Response, Problem> {
     let keep_as = if is_dry_run { 0 } else { rand::random::<u64>().max(1) };
     let is_dead_only = asked.what == Some(PurgeWhat::Dead);
     let purge = Purge { is_dead_only, is_dry_run, keep_as };
+    check_if_match(&call, &path).await?;
     let purged = call.edge.services.subscriptions.purge(&path, purge).await;
     let purged = purged.map_err(|failure| Problem::from(failure).with_undo(keep_as))?;
     let parts: Vec<_> = purged

@@ -134,6 +134,17 @@ async fn change_version(
     }
 }
 
+/// Refuses what `If-Match` does not name, before something is done that changes no configuration: a change at that
+/// very moment may come too late.
+pub(super) async fn check_if_match(call: &Call, path: &SubscriptionPath) -> Result<(), Problem> {
+    let named = if_match(call)?;
+    if named.is_none() {
+        return Ok(());
+    }
+    let current = &call.edge.services.subscriptions.get(path).await?;
+    for_any(named, |expected| async move { expect(current, expected) }).await
+}
+
 /// Refuses what is another life or version than the one that is meant.
 fn expect(current: &Subscription, expected: Option<(u64, u32)>) -> Result<(), Problem> {
     let Some((id, version)) = expected else { return Ok(()) };

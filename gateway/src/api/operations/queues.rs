@@ -3,7 +3,7 @@
 use weir_protocol::limits::{INTEGER_MAX, PARTITIONS_MAX};
 
 use super::subscriptions::SUBSCRIPTION;
-use super::topics::json;
+use super::topics::{IF_MATCH, json};
 use super::{Answer, Body, Kind, Operation, Param, Verb};
 use crate::api::forms;
 use crate::api::limits::CONFIRM_DEADLINE_MS_MAX;
@@ -108,11 +108,11 @@ pub const SEEK_SUBSCRIPTION: Operation = Operation {
             messages published later. Repeating an undo delivers again what was settled before the first. \
             Each partition keeps its latest four seeks and purges; a purge of dead letters alone can be \
             undone until the next seek or other purge.\n\nErrors: `subscription_not_found`, \
-            `incarnation_gone` if the topic was deleted, `invalid_parameter`, `snapshot_gone` if what is \
-            to be undone is no longer kept, `busy` during another seek or purge, `unavailable`. With the \
-            outcome `unknown` some partitions may have moved; the problem contains an `undo` for those.",
+            `incarnation_gone` if the topic was deleted, `version_mismatch`, `invalid_parameter`, \
+            `snapshot_gone` if what is to be undone is no longer kept, `busy` during another seek or \
+            purge, `unavailable`. With the outcome `unknown` some partitions may have moved; the problem contains an `undo` for those.",
     query: &[Param::optional("dry_run", Kind::Boolean, "Only say what would happen.")],
-    headers: &[],
+    headers: &[IF_MATCH],
     body: Body::Required(&[json("Seek")]),
     answers: &[Answer {
         status: 200,
@@ -249,8 +249,8 @@ pub const PURGE_SUBSCRIPTION: Operation = Operation {
             contains `undo`, to be sent in a seek with `to` set to `undo`. That ends leases even if only \
             dead letters come back, and it does not restore messages that retention by `until_settled` has \
             removed since.\n\nErrors: `subscription_not_found`, `incarnation_gone` if the topic was \
-            deleted, `not_supported` for dead letters of a stream, `invalid_parameter`, `unknown_field`, \
-            `busy` during another seek or purge (never for dead letters alone), `unavailable`. With the \
+            deleted, `version_mismatch`, `not_supported` for dead letters of a stream, \
+            `invalid_parameter`, `unknown_field`, `busy` during another seek or purge (never for dead letters alone), `unavailable`. With the \
             outcome `unknown` some partitions may have been purged: purge again, or undo those with the \
             problem's `undo`.",
     body: Body::Optional(&[json("Purge")]),
@@ -273,10 +273,10 @@ pub const REDRIVE_DEAD_LETTERS: Operation = Operation {
             and for this subscription alone; attempts are counted from zero. Copies in the dead letter \
             topic stay there. Redriving a letter twice has no further effect.\n\nErrors: \
             `subscription_not_found`, `partition_not_found`, `incarnation_gone` if the topic was deleted, \
-            `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`. With the outcome \
-            `unknown` some may have been redriven.",
+            `version_mismatch`, `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`. \
+            With the outcome `unknown` some may have been redriven.",
     query: &[Param::optional("dry_run", Kind::Boolean, "Only say what would be redriven.")],
-    headers: &[],
+    headers: &[IF_MATCH],
     body: Body::Optional(&[json("Redrive")]),
     answers: &[Answer {
         status: 200,
