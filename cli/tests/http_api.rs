@@ -336,6 +336,11 @@ fn ranges_have_tags_and_may_be_kept_once_nothing_can_change_them() {
     let rest = api.get(&format!("/v1/topics/t/messages?from=cursor:{cursor}&limit=3"), &[]);
     assert_eq!(rest.header("cache-control"), Some(kept), "a cursor is of one life");
     assert_eq!(full.header("link"), Some("</v1/topics/t/messages?from=5&limit=5>; rel=\"next\""));
+    let encoded = api.get("/v1/%74opics/t/messages?%66rom=0&li%6dit=5", &[]);
+    let link = encoded.header("link").unwrap();
+    assert_eq!(link, "</v1/%74opics/t/messages?from=5&li%6dit=5>; rel=\"next\"");
+    let next = link.trim_start_matches('<').split('>').next().unwrap();
+    assert_eq!(api.get(next, &[]).json()["messages"][0]["offset"], 5, "{link}");
     let tag = full.header("etag").unwrap().to_owned();
     let known = api.get("/v1/topics/t/messages?from=0&limit=5", &[("If-None-Match", &tag)]);
     assert_eq!((known.status, known.body.len()), (304, 0));

@@ -16,6 +16,7 @@ use weir_protocol::rpc::Level;
 
 use super::accept::Accepted;
 use super::dispatch::{Call, empty, json};
+use super::route::is_of;
 use super::{encoding, record};
 use crate::api::{Current, Next, Problem, ReadPage, Record};
 use crate::service::read::{self, PartitionEdge, Read, RecordSlice, StartAt, Until};
@@ -283,7 +284,7 @@ const fn caching(stays: bool, is_of_life: bool) -> &'static str {
 
 /// What else was asked, so that whoever follows the link gets the same of the next messages.
 fn other_parameters(call: &Call) -> String {
-    let others = call.query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("from="));
+    let others = call.query.split('&').filter(|pair| !pair.is_empty() && !is_of(pair, "from"));
     others.fold(String::new(), |text, pair| text + "&" + pair)
 }
 

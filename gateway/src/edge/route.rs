@@ -207,6 +207,11 @@ fn query(operation: &Operation, query: &str) -> Result<Vec<(String, String)>, Pr
     }
 }
 
+/// True if a pair of a query, as it came, is of this parameter: names may be percent-encoded too.
+pub(super) fn is_of(pair: &str, name: &str) -> bool {
+    decode(pair.split('=').next().unwrap_or_default()).is_ok_and(|found| found == name)
+}
+
 /// The refusal of a parameter that an operation does not take, with those that it does.
 fn unknown(operation: &Operation, name: &str) -> Problem {
     let taken: Vec<&str> = operation.query.iter().map(|param| param.name).collect();
