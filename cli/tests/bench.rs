@@ -5,6 +5,7 @@
 
 mod product;
 
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -282,6 +283,51 @@ fn what_is_measured_while_it_runs_keeps_none_of_its_topics_and_results_have_a_pl
         "{}",
         said(&output)
     );
+}
+
+/// Answers every request of a connection, and refuses to delete anything.
+fn answer_all_but_delete(connection: std::net::TcpStream) -> std::io::Result<()> {
+    let mut reader = std::io::BufReader::new(connection.try_clone()?);
+    loop {
+        let (mut line, mut length) = (String::new(), 0);
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let status = match line.split(' ').next().unwrap() {
+            "DELETE" => "503 Service Unavailable",
+            "POST" => "201 Created",
+            _ => "204 No Content",
+        };
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line)?;
+            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink())?;
+        let length = if status.starts_with("204") { "" } else { "content-length: 0\r\n" };
+        (&connection).write_all(format!("HTTP/1.1 {status}\r\n{length}\r\n").as_bytes())?;
+    }
+}
+
+#[test]
+fn a_topic_that_cannot_be_removed_takes_no_result_with_it() {
+    let dir = dir();
+    let out = dir.path().join("results.json");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            std::thread::spawn(move || answer_all_but_delete(connection.unwrap()));
+        }
+    });
+    let (at, out_at) = (dir.path().to_str().unwrap(), out.to_str().unwrap());
+    let mut args = vec!["http", "--rounds", "1", "--connections", "2", "--seconds", "1", "--running"];
+    args.extend(["--url", &url, "--dir", at, "--out", out_at]);
+    let output = bench(&args);
+    assert!(!output.status.success() && said(&output).contains("cannot clean up"), "{}", said(&output));
+    assert_eq!(results(&out).len(), 1, "{}", said(&output));
 }
 
 #[test]

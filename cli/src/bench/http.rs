@@ -103,15 +103,22 @@ struct Round {
 pub(super) async fn run(bench: &mut Bench, args: &HttpArgs) -> anyhow::Result<()> {
     ensure!(args.seconds > 0, "nothing would be measured");
     for connections in &args.connections {
-        let result = measure(bench, args, *connections).await?;
+        let target = Target::start(&bench.connect, &args.target).await?;
+        let topic = format!("bench-http-{}", ulid::Ulid::new().to_string().to_lowercase());
+        let result = measure(&target, &topic, args, *connections).await?;
+        // What was measured is not lost over what cannot be cleaned up.
         bench.emit(result)?;
+        target.remove_topic(&topic).await?;
     }
     Ok(())
 }
 
-async fn measure(bench: &Bench, args: &HttpArgs, connections: u32) -> anyhow::Result<RunResult> {
-    let target = Target::start(&bench.connect, &args.target).await?;
-    let topic = format!("bench-http-{}", ulid::Ulid::new().to_string().to_lowercase());
+async fn measure(
+    target: &Target,
+    topic: &str,
+    args: &HttpArgs,
+    connections: u32,
+) -> anyhow::Result<RunResult> {
     let load = |method, path: String, bytes| Load {
         url: target.reach.connect.url.clone(),
         method,
@@ -127,8 +134,8 @@ async fn measure(bench: &Bench, args: &HttpArgs, connections: u32) -> anyhow::Re
     // The first of each warms up.
     let (mut empties, mut posts) = (Vec::new(), Vec::new());
     for number in 0..=args.rounds {
-        let empty = round(Some(&target), &empty, connections, duration).await?;
-        let full = round(Some(&target), &post, connections, duration).await?;
+        let empty = round(Some(target), &empty, connections, duration).await?;
+        let full = round(Some(target), &post, connections, duration).await?;
         if number > 0 {
             empties.push(empty);
             posts.push(full);
@@ -156,8 +163,7 @@ async fn measure(bench: &Bench, args: &HttpArgs, connections: u32) -> anyhow::Re
     posts.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
     let middle = &posts[posts.len().saturating_sub(1) / 2];
     result.figures.extend(middle.used.figures(middle.latencies.count(), args.payload));
-    disk::measure(&target, Rate::Max, &mut result).await?;
-    target.remove_topic(&topic).await?;
+    disk::measure(target, Rate::Max, &mut result).await?;
     Ok(result)
 }
 
