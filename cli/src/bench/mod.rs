@@ -82,7 +82,7 @@ pub(crate) async fn run(connect: &Connect, mut command: BenchCommand) -> anyhow:
     let mut bench = Bench {
         connect: connect.clone(),
         out,
-        command: typed(),
+        command: typed(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned())),
         repetition: 0,
         held: None,
         void: Vec::new(),
@@ -176,15 +176,30 @@ fn appended(out: &Path) -> anyhow::Result<File> {
 }
 
 /// The command line, as it would be typed anywhere: without directories, files and how it is shown.
-fn typed() -> String {
+fn typed(mut rest: impl Iterator<Item = String>) -> String {
     let mut words = vec!["weir".to_owned()];
-    let mut rest = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     while let Some(word) = rest.next() {
-        match word.as_str() {
-            "--json" => {}
-            "--dir" | "--out" | "--url" | "--pid" => drop(rest.next()),
+        let (flag, value) =
+            word.split_once('=').map_or((word.as_str(), None), |(flag, value)| (flag, Some(value)));
+        match (flag, value) {
+            ("--json", _) | ("--dir" | "--out" | "--url" | "--pid", Some(_)) => {}
+            ("--dir" | "--out" | "--url" | "--pid", None) => drop(rest.next()),
             _ => words.push(word),
         }
     }
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_command_line_is_kept_without_what_is_of_this_machine() {
+        for (line, kept) in [
+            ("bench http --dir /d --rounds 2 --json", "weir bench http --rounds 2"),
+            ("bench http --dir=/d --rounds=2 --out=r.json --url=http://h", "weir bench http --rounds=2"),
+            ("--url http://h bench lone --rate 50 --pid 7", "weir bench lone --rate 50"),
+        ] {
+            assert_eq!(super::typed(line.split(' ').map(str::to_owned)), kept);
+        }
+    }
 }
