@@ -211,25 +211,26 @@ pub(crate) struct CreateArgs {
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct SubscriptionFields {
     /// How long a message is leased unless a pull says otherwise, 1s to 12h; of a stream, how long who pulls may be
-    /// silent before another reads in its place [default: 30s]
+    /// silent before another reads in its place [default when created: 30s]
     #[arg(long, value_name = "TIME", value_parser = ms_in(LEASE_MS))]
     pub(crate) lease: Option<u64>,
-    /// Deliveries of a message after which it is a dead letter; 0: no limit [default: 16]
+    /// Deliveries of a message after which it is a dead letter; 0: no limit [default when created: 16]
     #[arg(long, value_name = "N")]
     pub(crate) max_attempts: Option<u32>,
-    /// Pauses before delivery 2, 3, ..; the last one repeats [default: 1s,5s,30s]
+    /// Pauses before delivery 2, 3, ..; the last one repeats [default when created: 1s,5s,30s]
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = parse_ms)]
     pub(crate) backoff: Option<Vec<u64>>,
     /// Topic that dead letters go to; without one they are settled and counted
     #[arg(long, value_name = "TOPIC")]
     pub(crate) dlq: Option<String>,
-    /// Most messages of one topic leased at once [default: 10000]
+    /// Most messages of one topic leased at once [default when created: 10000]
     #[arg(long, value_name = "N")]
     pub(crate) max_unacked: Option<u32>,
-    /// Lease only messages that match, as "header.region == 'eu*' and not header.test == '1'" [default: all]
+    /// Lease only messages that match, as "header.region == 'eu*' and not header.test == '1'"
+    /// [default when created: all]
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
-    /// Let messages that differ in this take turns: header.NAME or key [default: by offset]
+    /// Let messages that differ in this take turns: header.NAME or key [default when created: by offset]
     #[arg(long, value_name = "FIELD")]
     pub(crate) fair_by: Option<String>,
     /// Lease nothing until it is resumed
