@@ -176,6 +176,15 @@ struct Redriven {
 }
 
 impl Redriven {
+    /// Adds what one request did, which counts its own.
+    fn add(&mut self, answer: &Value) -> anyhow::Result<()> {
+        let ids = answer["redriven"].as_array().context("the gateway's answer names no messages")?;
+        self.ids.extend(ids.iter().filter_map(Value::as_str).map(str::to_owned));
+        self.dead_again += answer["dead_again"].as_u64().unwrap_or(0);
+        self.is_stopped = answer["stopped"] == json!(true);
+        Ok(())
+    }
+
     fn print(&self, as_json: bool, tense: &str) {
         if as_json {
             let whole =
@@ -199,11 +208,7 @@ async fn redriven(api: &Api, args: &RedriveArgs, is_dry_run: bool) -> anyhow::Re
         }
         let body = Value::Object(asked(args, left, cursor.as_deref()));
         let answer = api.send(Method::POST, &to, HeaderMap::new(), body.to_string()).await?.json()?;
-        let ids = answer["redriven"].as_array().context("the gateway's answer names no messages")?;
-        done.ids.extend(ids.iter().filter_map(Value::as_str).map(str::to_owned));
-        // Each request counts its own.
-        done.dead_again += answer["dead_again"].as_u64().unwrap_or(0);
-        done.is_stopped = answer["stopped"] == json!(true);
+        done.add(&answer)?;
         if let Some(bar) = &bar {
             bar.set_message(format!("{} redriven", done.ids.len()));
         }
@@ -284,6 +289,19 @@ mod tests {
         let held =
             json!({"id": "0:7", "state": "leased", "holder": "w", "lease_expires_in_ms": 5, "attempts": 2});
         assert_eq!(explained(&held), ["0:7 is leased", "  leased by w for 5 ms more, attempt 2"]);
+    }
+
+    #[test]
+    fn what_is_dead_again_is_counted_over_all_requests() {
+        let mut done = Redriven::default();
+        for (ids, dead_again, stopped) in
+            [(&["0:1", "0:2"][..], 2, false), (&[], 0, false), (&["1:7"], 9, true)]
+        {
+            done.add(&json!({"redriven": ids, "dead_again": dead_again, "stopped": stopped})).unwrap();
+        }
+        assert_eq!((done.ids.join(","), done.dead_again, done.is_stopped), ("0:1,0:2,1:7".into(), 11, true));
+        assert!(done.add(&json!({"dead_again": 1})).is_err());
+        assert_eq!(done.dead_again, 11);
     }
 
     #[test]
