@@ -114,6 +114,17 @@ fn values(metrics: &str, name: &str) -> Vec<(String, f64)> {
         .collect()
 }
 
+/// The metrics once they are `so`, or as they are in the end.
+fn once(http: &mut Connection, so: impl Fn(&str) -> bool) -> String {
+    let until = Instant::now() + SOON;
+    loop {
+        let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
+        if so(&metrics) || Instant::now() >= until {
+            return metrics;
+        }
+    }
+}
+
 #[test]
 fn both_ends_of_the_way_between_gateway_and_node_are_measured() {
     let dir = scratch();
@@ -127,14 +138,21 @@ fn both_ends_of_the_way_between_gateway_and_node_are_measured() {
     assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
     let message = vec![b'x'; 100_000];
     assert_eq!(http.request("POST /v1/topics/t/messages", &[], &message).unwrap().status, 201);
-    let client = http.request("GET /metrics", &[], b"").unwrap().text();
-    let server = Connection::open(&node.said[1]).unwrap().request("GET /metrics", &[], b"").unwrap().text();
-    for (metrics, side, sent, received) in [
-        (&client, "client", "weir_transport_sent_bytes_total", "weir_transport_received_bytes_total"),
-        (&server, "server", "weir_transport_received_bytes_total", "weir_transport_sent_bytes_total"),
+    let mut node = Connection::open(&node.said[1]).unwrap();
+    for (http, side, sent, received) in [
+        (&mut http, "client", "weir_transport_sent_bytes_total", "weir_transport_received_bytes_total"),
+        (&mut node, "server", "weir_transport_received_bytes_total", "weir_transport_sent_bytes_total"),
     ] {
+        // What is written is counted afterwards, so the answer to it may be here before.
+        let metrics = once(http, |metrics| {
+            let total = |name: &str| values(metrics, name).first().map_or(0.0, |(_, value)| *value);
+            total(sent) > 100_000.0
+                && total(received) > 0.0
+                && total("weir_transport_sent_frames_total") >= 2.0
+                && total("weir_transport_writes_total") >= 2.0
+        });
         let value = |name: &str| {
-            let found = values(metrics, name);
+            let found = values(&metrics, name);
             assert_eq!(found.len(), 1, "{name} of the {side}: {metrics}");
             assert_eq!(found[0].0, format!("{{side=\"{side}\"}}"));
             found[0].1
