@@ -1,17 +1,51 @@
 const KEY = 'weir.console.holder';
+/** A tab that is loaded anew has to wait so long at most until what it was before has let go of its name. */
+const RELOADED_MS = 500;
+
+let own = kept() ?? renamed();
 
 /** Who this tab says it is when it takes messages: the same after it was loaded anew, and no other tab's. */
-export const HOLDER = holder();
+export const holder = () => own;
 
-function holder(): string {
-  const [random = 0] = crypto.getRandomValues(new Uint32Array(1));
-  const own = `console-${random.toString(16).padStart(8, '0')}`;
+/**
+ * A tab that was duplicated begins with a copy of the storage. Whoever has the lock of the name keeps it, for as long
+ * as the tab lives, and the copy takes another. True once this tab has one; false where browsers have no locks.
+ */
+export async function claim(locks: LockManager | undefined): Promise<boolean> {
+  if (!locks) return false;
+  while (!(await taken(locks, `${KEY}:${own}`))) own = renamed();
+  return true;
+}
+
+/** Only what came over HTTPS, or from this machine, is given locks. */
+const locks = (): LockManager | undefined => globalThis.navigator?.locks;
+void claim(locks());
+
+function taken(locks: LockManager, name: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const forLife = () => {
+      resolve(true);
+      return new Promise<never>(() => undefined);
+    };
+    locks.request(name, { signal: AbortSignal.timeout(RELOADED_MS) }, forLife).catch(() => resolve(false));
+  });
+}
+
+function kept(): string | null {
   try {
-    const kept = sessionStorage.getItem(KEY);
-    if (kept) return kept;
-    sessionStorage.setItem(KEY, own);
+    return sessionStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
+}
+
+function renamed(): string {
+  const [random = 0] = crypto.getRandomValues(new Uint32Array(1));
+  const name = `console-${random.toString(16).padStart(8, '0')}`;
+  try {
+    sessionStorage.setItem(KEY, name);
   } catch {
     // Without storage it is somebody else after it was loaded anew.
   }
-  return own;
+  return name;
 }

@@ -11,7 +11,7 @@ import {
   type SubscriptionConfig,
   subscriptionUrl,
 } from './client';
-import { HOLDER } from './holder';
+import { holder } from './holder';
 import { type Held, readPulled } from './pulled';
 
 const LIVE_MS = 2000;
@@ -205,7 +205,7 @@ export interface PullWish {
 
 /** The request that leases messages, also shown as curl. */
 export const pullRequest = (ns: string, name: string, wish: PullWish) =>
-  posted(`${subscriptionUrl(ns, name)}:pull`, { ...wish, holder: HOLDER });
+  posted(`${subscriptionUrl(ns, name)}:pull`, { ...wish, holder: holder() });
 
 /** Leases messages; `[]` if there are none to be had now. */
 export async function pull(ns: string, name: string, wish: PullWish): Promise<Held[]> {
