@@ -2,7 +2,7 @@ import { afterEach, expect, test, vi } from 'vitest';
 import type { Topic } from './client';
 
 vi.hoisted(() => vi.stubGlobal('location', { origin: 'http://weir.test' }));
-const { asOne, peek, publish, publishRequest } = await import('./messages');
+const { asOne, peek, publish, publishRequest, readBody } = await import('./messages');
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -25,6 +25,20 @@ test('a key that is not ASCII is sent in UTF-8, as a terminal does', async () =>
   const key = sent?.headers.get('Message-Key') ?? '';
   expect(Buffer.from(key, 'latin1').toString('utf8')).toBe('Zoë 😀');
   expect(publishRequest('default', 'orders', out).headers['Message-Key']).toBe('Zoë 😀');
+});
+
+test('a body that nobody can decode is read as it is stored', async () => {
+  vi.spyOn(globalThis, 'fetch').mockImplementation(async (request) => {
+    const { pathname } = new URL((request as Request).url);
+    if (!pathname.endsWith('/messages/0/7')) {
+      const stored = { partition: 0, offset: 7, data_base64: 'AAH/', content_encoding: 'lz4', headers: {} };
+      return Response.json({ messages: [stored], next: 8, up_to_date: true });
+    }
+    const headers = { 'Content-Type': 'application/problem+json' };
+    return Response.json({ code: 'not_acceptable', detail: '' }, { status: 406, headers });
+  });
+  const { bytes, encoding } = await readBody(topic(1), 0, 7);
+  expect([[...bytes], encoding]).toEqual([[0, 1, 255], 'lz4']);
 });
 
 /** A gateway that has messages 0 to `end`, and gives at most `most` of them at once. */

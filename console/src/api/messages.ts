@@ -1,5 +1,6 @@
 import { type Message, readPage } from '../tail/message';
-import { ask, type Published, type Topic, topicUrl } from './client';
+import { ask, type Published, Refused, type Topic, topicUrl } from './client';
+import type { components } from './schema';
 
 export interface ReadAt {
   readonly from: string;
@@ -104,14 +105,17 @@ async function readWhole(topic: Life, at: ReadAt, signal?: AbortSignal) {
 const CACHE = 'no-cache';
 
 /** One page. */
-export async function readMessages({ ns, name, incarnation }: Life, at: ReadAt, signal?: AbortSignal) {
-  const response = await ask(`${readUrl(ns, name, at)}&incarnation=${incarnation}`, {
+export async function readMessages(topic: Life, at: ReadAt, signal?: AbortSignal) {
+  const response = await askPage(topic, at, signal);
+  return readPage(await response.text());
+}
+
+const askPage = ({ ns, name, incarnation }: Life, at: ReadAt, signal?: AbortSignal) =>
+  ask(`${readUrl(ns, name, at)}&incarnation=${incarnation}`, {
     headers: { Accept: 'application/json' },
     cache: CACHE,
     signal: signal ?? null,
   });
-  return readPage(await response.text());
-}
 
 export const messageUrl = (ns: string, topic: string, partition: number, offset: number) =>
   `${topicUrl(ns, topic)}/messages/${partition}/${offset}`;
@@ -120,12 +124,47 @@ export const messageUrl = (ns: string, topic: string, partition: number, offset:
 export const bodyUrl = ({ ns, name, incarnation }: Life, partition: number, offset: number) =>
   `${messageUrl(ns, name, partition, offset)}?incarnation=${incarnation}`;
 
-/** The body of one message, byte for byte as it was published. */
-export async function readBody(topic: Life, partition: number, offset: number, signal?: AbortSignal) {
-  const response = await ask(bodyUrl(topic, partition, offset), { cache: CACHE, signal: signal ?? null });
+/** The body of a message. */
+export interface Body {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly contentType: string | null;
+  /** How the bytes are encoded, if nobody could undo it; otherwise `null`. */
+  readonly encoding: string | null;
+}
+
+/** The body of one message, as it was before it was encoded; as it is stored if nobody here knows how to undo that. */
+export async function readBody(
+  topic: Life,
+  partition: number,
+  offset: number,
+  signal?: AbortSignal,
+): Promise<Body> {
+  try {
+    const url = bodyUrl(topic, partition, offset);
+    const response = await ask(url, { cache: CACHE, signal: signal ?? null });
+    const bytes = new Uint8Array(await response.arrayBuffer());
+    return { bytes, contentType: response.headers.get('Content-Type'), encoding: null };
+  } catch (error) {
+    if (!(error instanceof Refused) || error.problem.code !== 'not_acceptable') throw error;
+    return readStored(topic, partition, offset, signal);
+  }
+}
+
+/** Browsers say themselves which encodings they take. In a page the body of a message is what is stored. */
+async function readStored(
+  topic: Life,
+  partition: number,
+  offset: number,
+  signal?: AbortSignal,
+): Promise<Body> {
+  const response = await askPage(topic, { from: String(offset), partition, limit: 1 }, signal);
+  const { messages } = (await response.json()) as components['schemas']['ReadPage'];
+  const stored = messages.find((message) => message.offset === offset);
+  if (stored?.data_base64 === undefined) throw new Error('the message is not there any more');
   return {
-    bytes: new Uint8Array(await response.arrayBuffer()),
-    contentType: response.headers.get('Content-Type'),
+    bytes: Uint8Array.from(atob(stored.data_base64), (char) => char.charCodeAt(0)),
+    contentType: stored.content_type ?? null,
+    encoding: stored.content_encoding ?? null,
   };
 }
 

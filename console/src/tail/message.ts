@@ -10,6 +10,8 @@ export interface Message {
   readonly key: string | null;
   readonly headers: readonly (readonly [string, string])[];
   readonly contentType: string | null;
+  /** How the body is encoded as it is stored; `null`: not at all. */
+  readonly encoding: string | null;
   readonly preview: string;
   /** Length of the body in bytes; of a JSON body as it travelled here. */
   readonly size: number;
@@ -59,6 +61,7 @@ function messageIn(text: string, at: number, names: typeof READ): Message {
       Object.entries((value(name) ?? {}) as Record<string, string>),
     ),
     contentType,
+    encoding: (value('content_encoding') ?? value('ce') ?? null) as string | null,
     ...body,
   };
 }

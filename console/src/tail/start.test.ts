@@ -54,6 +54,7 @@ describe('filter of a tail', () => {
     key: null,
     headers: [],
     contentType: null,
+    encoding: null,
     preview: `{"n":${offset}}`,
     size: 1,
     ...more,

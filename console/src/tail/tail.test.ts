@@ -75,6 +75,7 @@ describe('frames', () => {
       key: 'k',
       headers: [['a', 'b']],
       contentType: null,
+      encoding: null,
       preview: BIG,
       size: BIG.length,
     });

@@ -1,4 +1,4 @@
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import type { Topic } from '../api/client';
 import { bodyUrl, messageUrl, readBody, readMessages } from '../api/messages';
@@ -79,6 +79,12 @@ export function MessagePanel({ topic, partition, offset, known, onClose }: Panel
             <dd className="mono">{message.key ?? <span className="faint">none</span>}</dd>
             <dt>Content type</dt>
             <dd className="mono">{message.contentType ?? <span className="faint">not named</span>}</dd>
+            {message.encoding !== null && (
+              <>
+                <dt>Encoding</dt>
+                <dd className="mono">{message.encoding}</dd>
+              </>
+            )}
           </dl>
           <Headers headers={message.headers} />
           <Body topic={topic} message={message} />
@@ -108,6 +114,15 @@ function Headers({ headers }: { headers: Message['headers'] }) {
   );
 }
 
+/** Lets the browser save `bytes` as a file. */
+function save(file: string, bytes: Uint8Array<ArrayBuffer>) {
+  const url = URL.createObjectURL(new Blob([bytes]));
+  const link = document.createElement('a');
+  Object.assign(link, { href: url, download: file }).click();
+  // Not before the browser has begun to read it.
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
 interface BodyProps {
   readonly topic: Topic;
   readonly message: Message;
@@ -131,6 +146,12 @@ function Body({ topic, message }: BodyProps) {
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 10_000,
   });
+  const file = `${name}-${partition}-${offset}`;
+  // What the browser cannot decode, a link to it would not download.
+  const saving = useMutation({
+    mutationFn: () => readBody(topic, partition, offset),
+    onSuccess: ({ bytes }) => save(file, bytes),
+  });
   const data = body.data?.bytes;
   const text = data ? textOf(data) : null;
   const shown = view ?? (data && text === null ? 'hex' : 'body');
@@ -141,14 +162,17 @@ function Body({ topic, message }: BodyProps) {
         <span className="faint">{bytes(data?.length ?? size)}</span>
         <span className="spacer" />
         {text !== null && <CopyButton text={text} label="Copy" />}
-        <a
-          className="button quiet"
-          href={bodyUrl(topic, partition, offset)}
-          download={`${name}-${partition}-${offset}`}
-        >
-          Download
-        </a>
+        {message.encoding === null ? (
+          <a className="button quiet" href={bodyUrl(topic, partition, offset)} download={file}>
+            Download
+          </a>
+        ) : (
+          <button type="button" className="quiet" disabled={saving.isPending} onClick={() => saving.mutate()}>
+            Download
+          </button>
+        )}
       </div>
+      {saving.error && <ProblemBox error={saving.error} />}
       {data && (
         <Segments
           label="Show the body as"
@@ -171,6 +195,12 @@ function Body({ topic, message }: BodyProps) {
         ) : (
           <p className="note">Too large to be shown here. Download it.</p>
         ))}
+      {body.data?.encoding && (
+        <p className="note">
+          It is encoded as <code>{body.data.encoding}</code>, which neither this browser nor the gateway
+          decodes.
+        </p>
+      )}
       {data && text === null && shown === 'hex' && <p className="note">This is not UTF-8 text.</p>}
       {data &&
         (shown === 'hex' || text === null ? (
