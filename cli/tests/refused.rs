@@ -233,6 +233,33 @@ async fn more_headers_than_a_message_may_have_are_too_large_in_every_form() {
 }
 
 #[tokio::test]
+async fn a_message_that_a_socket_cannot_make_of_its_fields_is_refused_by_the_wrong_one() {
+    let mut api = Api::start();
+    assert_eq!(api.send("PUT /v1/topics/t", &[], "").status, 201);
+    let mut socket = welcomed(&api, "weir.v1.json").await;
+    opened(&mut socket, None).await;
+    let none = Pub::default;
+    let (data, text) = (RawJson::from_text("1"), |text: &str| Some(text.to_owned()));
+    let header = weir_protocol::ws::HeaderMap(vec![(String::new(), String::new())]);
+    for (seq, (wrong, field)) in (0..).zip([
+        (none(), "data"),
+        (Pub { data: data.clone(), b64: text(""), ..none() }, "data"),
+        (Pub { data: data.clone(), ct: text("text/plain"), ..none() }, "data"),
+        (Pub { data: data.clone(), ct: text("image/png"), ..none() }, "data"),
+        (Pub { b64: text("?"), ..none() }, "b64"),
+        (Pub { data: data.clone(), key: text("k"), key_b64: text("aw=="), ..none() }, "key"),
+        (Pub { data: data.clone(), key_b64: text("?"), ..none() }, "key_b64"),
+        (Pub { data, h: header, ..none() }, "h"),
+    ]) {
+        socket.send(1, ClientFrame::Pub(Pub { seq, ..wrong })).await;
+        let reject = rejected(&mut socket).await;
+        let problem: Value = serde_json::from_str(reject.problem.get()).unwrap();
+        assert_eq!((reject.seq, &problem["field"]), (seq, &json!(field)), "{problem}");
+    }
+    assert_eq!(api.end(), 0);
+}
+
+#[tokio::test]
 async fn a_content_type_that_no_header_can_tell_is_refused_in_every_form() {
     let mut api = Api::start();
     assert_eq!(api.send("PUT /v1/topics/t", &[], "").status, 201);

@@ -47,6 +47,19 @@ pub enum ContentError {
     HeaderText(&'static str),
 }
 
+impl ContentError {
+    /// The field that is wrong.
+    #[must_use]
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::OneKey => "key",
+            Self::OnePayload | Self::Text | Self::ContentType => "data",
+            Self::HeaderName => "h",
+            Self::Base64(field) | Self::HeaderText(field) => field,
+        }
+    }
+}
+
 impl Pub {
     /// Key and payload. JSON payloads are the text as it was sent.
     ///

@@ -360,18 +360,16 @@ impl Session {
 }
 
 fn record_of(publish: &Pub) -> Result<NewRecord, Problem> {
-    let malformed = |error: &dyn std::fmt::Display| Problem::new(ErrorCode::Malformed, error.to_string());
-    let content = publish.content().map_err(|error| malformed(&error))?;
+    let malformed =
+        |error: ContentError| Problem::new(ErrorCode::Malformed, error.to_string()).with_field(error.field());
+    let content = publish.content().map_err(malformed)?;
     let unnamed = match publish.ct {
         Some(_) => None,
         None if publish.data.is_some() => Some(Unnamed::Json),
         None => Some(Unnamed::Bytes),
     };
     let mut headers = HeadersBuilder::default();
-    publish.add_headers(content.content_type, &mut headers).map_err(|error| match error {
-        ContentError::HeaderText(field) => malformed(&error).with_field(field),
-        _ => malformed(&error),
-    })?;
+    publish.add_headers(content.content_type, &mut headers).map_err(malformed)?;
     Ok(NewRecord {
         key: content.key.map(|key| Bytes::from(key.into_owned())),
         headers: headers.finish(),
