@@ -11,8 +11,8 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION,
-    REFERRER_POLICY, VARY,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    LOCATION, REFERRER_POLICY, VARY,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use rust_embed::RustEmbed;
@@ -70,7 +70,7 @@ impl Console {
         Ok(Self { prefix: prefix.to_owned(), find })
     }
 
-    /// Answers requests below the prefix; `None` for all others.
+    /// Answers requests below the prefix, and sends browsers there; `None` for all others.
     pub(super) fn answer(
         &self,
         method: &Method,
@@ -78,7 +78,11 @@ impl Console {
         headers: &HeaderMap,
     ) -> Option<Result<Response, Problem>> {
         if path == self.prefix.trim_end_matches('/') {
-            return Some(Ok(self.redirect()));
+            return Some(Ok(self.redirect(StatusCode::PERMANENT_REDIRECT)));
+        }
+        // Who types the address of the gateway into a browser looks for this.
+        if path == "/" && *method == Method::GET && wants_html(headers) {
+            return Some(Ok(self.redirect(StatusCode::TEMPORARY_REDIRECT)));
         }
         let rest = path.strip_prefix(&self.prefix)?;
         if !matches!(*method, Method::GET | Method::HEAD) {
@@ -100,8 +104,8 @@ impl Console {
         Some(Ok(self.page()))
     }
 
-    fn redirect(&self) -> Response {
-        let mut response = empty(StatusCode::PERMANENT_REDIRECT);
+    fn redirect(&self, status: StatusCode) -> Response {
+        let mut response = empty(status);
         if let Ok(location) = HeaderValue::from_str(&self.prefix) {
             response.headers_mut().insert(LOCATION, location);
         }
@@ -173,6 +177,12 @@ fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
             name.eq_ignore_ascii_case(encoding) && weight(item) > 0.0
         })
     })
+}
+
+/// True of a browser that shows a page; other clients name it rarely, and never by accident.
+fn wants_html(headers: &HeaderMap) -> bool {
+    let lists = headers.get_all(ACCEPT).iter().filter_map(|list| list.to_str().ok());
+    lists.flat_map(|list| list.split(',')).any(|media| media.trim().starts_with("text/html"))
 }
 
 #[cfg(test)]
@@ -286,6 +296,11 @@ mod tests {
         for path in ["/", "/v1", "/consoles/", "/healthz"] {
             assert!(get(&console, path).is_none(), "{path}");
         }
+        let browser = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/html, */*;q=0.8"))]);
+        let shown = console.answer(&Method::GET, "/", &browser).unwrap().unwrap();
+        assert_eq!(shown.status(), StatusCode::TEMPORARY_REDIRECT);
+        assert_eq!(shown.headers()[LOCATION], "/console/");
+        assert!(console.answer(&Method::POST, "/", &browser).is_none());
         let redirect = get(&console, "/console").unwrap().unwrap();
         assert_eq!(
             (redirect.status(), &redirect.headers()[LOCATION]),
