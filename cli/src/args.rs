@@ -7,7 +7,7 @@ mod queue;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use weir_protocol::batch::is_header_text;
+use weir_protocol::batch::{HeadersBuilder, is_header_text};
 
 use crate::limit::{Limit, parse_age, parse_count, parse_ms, parse_size};
 use crate::output::word;
@@ -134,6 +134,7 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  weir pub greetings 'hello'\n  weir pub logs --file app.log --lines\n  \
         weir pub orders --file orders.ndjson --lines --key-json .customer.id\n  \
+        weir pub carts '{\"total\":10.50}' --content-type application/json --header region=eu\n  \
         weir pub logs --file app.log --lines --resume    # after an interruption, without duplicates\n  \
         journalctl -f | weir pub journal --lines"
     )]
@@ -242,6 +243,15 @@ fn parse_content_type(text: &str) -> Result<String, String> {
     }
 }
 
+/// A header of a message.
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    match HeadersBuilder::default().user(name, b"") {
+        Ok(_) => Ok((name.to_owned(), value.to_owned())),
+        Err(_) => Err("the name is empty, or starts with a control character".to_owned()),
+    }
+}
+
 /// How `weir pub` publishes.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct PubArgs {
@@ -262,6 +272,9 @@ pub(crate) struct PubArgs {
     /// Messages are JSON, and this member is the key, e.g. .customer.id
     #[arg(long, value_name = "PATH")]
     pub(crate) key_json: Option<String>,
+    /// Header of every message, which filters can ask for; may be repeated
+    #[arg(long, short = 'H', value_name = "NAME=VALUE", value_parser = parse_header)]
+    pub(crate) header: Vec<(String, String)>,
     /// Content type [default: text/plain, or application/json with --key-json]
     #[arg(long, value_name = "TYPE", value_parser = parse_content_type)]
     pub(crate) content_type: Option<String>,

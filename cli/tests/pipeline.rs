@@ -417,6 +417,28 @@ fn what_is_stored_with_a_message_is_in_its_line_as_the_api_has_it() {
 }
 
 #[test]
+fn a_message_has_the_headers_that_were_typed_and_is_found_by_them() {
+    let (_dir, product) = product();
+    for region in ["eu=west", "us"] {
+        let header = format!("region={region}");
+        succeeded(&run(&product, &["pub", "t", region, "-H", &header, "--header", "empty="]));
+    }
+    let filter = ["--filter", "header.region == 'eu*' and header.empty == ''"];
+    let found = [&["--json", "sub", "t", "--from", "earliest", "--no-follow"][..], &filter].concat();
+    let line: serde_json::Value = serde_json::from_str(&succeeded(&run(&product, &found))).unwrap();
+    assert_eq!(line["headers"], serde_json::json!({"region": "eu=west", "empty": ""}));
+    for (bad, why) in [("region", "NAME=VALUE"), ("=eu", "name is empty")] {
+        let refused = run(&product, &["pub", "t", "x", "-H", bad]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(why), "{said}");
+    }
+    let twice = run(&product, &["pub", "t", "x", "-H", "a=1", "-H", "a=2"]);
+    let said = String::from_utf8_lossy(&twice.stderr);
+    assert!(!twice.status.success() && said.contains("a header name occurs twice"), "{said}");
+    assert_eq!(stored(&product, "t"), 2);
+}
+
+#[test]
 fn what_is_published_can_be_waited_for_until_it_is_archived() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let store = format!("file://{}", dir.path().join("objects").display());

@@ -85,6 +85,9 @@ impl<'a> Session<'a> {
         let mut headers = HeadersBuilder::default();
         let default = if args.key_json.is_some() { "application/json" } else { "text/plain" };
         headers.content_type(args.content_type.as_deref().unwrap_or(default));
+        for (name, value) in &args.header {
+            headers.user(name, value.as_bytes()).expect("it was a name when it was typed");
+        }
         Self {
             connect,
             args,
