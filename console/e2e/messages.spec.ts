@@ -1,4 +1,5 @@
-import type { Locator } from '@playwright/test';
+import { readFile } from 'node:fs/promises';
+import type { Locator, Page } from '@playwright/test';
 import { deleting, expect, test } from './fixtures';
 
 deleting('a message of a topic made anew is not taken for one of before', async ({ page, open, product }) => {
@@ -190,4 +191,44 @@ test('a topic of many partitions is looked at with one request', async ({ page, 
   await expect(page.getByText('Choose a partition')).toHaveCount(0);
   await expect(field).toBeFocused();
   expect(asked).toHaveLength(2);
+});
+
+test('a body that nobody can decode is shown and downloaded as it is stored', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/406/);
+  await product.create('orders');
+  await product.publish('orders', 'packed', { 'Content-Type': 'text/plain', 'Content-Encoding': 'x-packed' });
+  await open('ns/default/topics/orders/messages?open=0:0');
+  const body = page.getByRole('region', { name: 'Body' });
+  await expect(body).toContainText('It is encoded as x-packed');
+  await expect(body).toContainText('packed');
+  const saved = page.waitForEvent('download');
+  await body.getByRole('button', { name: 'Download' }).click();
+  const download = await saved;
+  expect(download.suggestedFilename()).toBe('orders-0-0');
+  expect(await readFile(await download.path(), 'utf8')).toBe('packed');
+});
+
+test('a tab that was duplicated takes messages under a name of its own', async ({ page, open, context }) => {
+  await open('ns/default/subscriptions');
+  const name = (tab: Page) => tab.evaluate(() => sessionStorage.getItem('weir.console.holder'));
+  await expect.poll(() => name(page)).toMatch(/^console-/);
+  const first = await name(page);
+  const opened = context.waitForEvent('page');
+  // A tab that a page opens has a copy of its storage, as one that is duplicated has.
+  await page.evaluate(() => void window.open(location.href));
+  const copy = await opened;
+  await expect.poll(() => name(copy)).not.toBe(first);
+  expect(await name(page)).toBe(first);
+  await page.reload();
+  // Each has the lock of its own again.
+  const held = () =>
+    page.evaluate(async () => (await navigator.locks.query()).held?.map((lock) => lock.name));
+  const locks = [first, await name(copy)].map((holder) => `weir.console.holder:${holder}`).sort();
+  await expect.poll(async () => (await held())?.sort()).toEqual(locks);
+  expect(await name(page)).toBe(first);
 });

@@ -116,7 +116,7 @@ function Headers({ headers }: { headers: Message['headers'] }) {
 
 /** Lets the browser save `bytes` as a file. */
 function save(file: string, bytes: Uint8Array<ArrayBuffer>) {
-  const url = URL.createObjectURL(new Blob([bytes]));
+  const url = URL.createObjectURL(new Blob([bytes], { type: 'application/octet-stream' }));
   const link = document.createElement('a');
   Object.assign(link, { href: url, download: file }).click();
   // Not before the browser has begun to read it.
