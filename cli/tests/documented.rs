@@ -292,7 +292,7 @@ fn positions_and_names_in_bodies_look_as_the_document_says() {
         api.send("POST /v1/subscriptions/s:redrive?dry_run=true", &[], &json!({"ids": [text]}))
     });
     let told = api.field("BatchLine", "content_type");
-    let types: Texts<'_> = (&["text/plain", "text/plain;\tx=y"], &["a\nb", "a\rb", "a\0", "\u{7f}", "é"]);
+    let types: Texts<'_> = (&["text/plain", "text/plain;\tx=y"], &["", "a\nb", "a\rb", "a\0", "\u{7f}", "é"]);
     api.holds("content_type", &told, types, |api, text| {
         let line = json!({"data": "x", "content_type": text}).to_string();
         let media = [("Content-Type", "application/x-ndjson")];

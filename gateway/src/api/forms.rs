@@ -72,7 +72,7 @@ pub const FILTER: Form = of_bytes(1, FILTER_BYTES_MAX);
 /// A message's key.
 pub const KEY: Form = Form { pattern: None, min: None, max: Some(KEY_BYTES_MAX) };
 /// A message's content type, which a header can tell.
-pub const CONTENT_TYPE: Form = matching("^[\\t -~]*$");
+pub const CONTENT_TYPE: Form = matching("^[\\t -~]+$");
 /// Why a message was not processed.
 pub const REASON: Form = Form { pattern: None, min: None, max: Some(SETTLE_REASON_BYTES_MAX) };
 
