@@ -303,6 +303,7 @@ async fn a_content_type_that_no_header_can_tell_is_refused_in_every_form() {
 async fn numbers_beyond_two_to_the_53_and_limits_of_nothing_are_refused_by_name_in_every_form() {
     let mut api = Api::start();
     assert_eq!(api.send("PUT /v1/topics/t", &[], "").status, 201);
+    assert_eq!(api.send("PUT /v1/subscriptions/s", &[], r#"{"mode":"queue","topics":["t"]}"#).status, 201);
     let producer =
         |epoch, seq| [LINES, ("Producer-Id", "p"), ("Producer-Epoch", epoch), ("Producer-Seq", seq)];
     for too_high in [TOO_HIGH, "18446744073709551615"] {
@@ -316,6 +317,21 @@ async fn numbers_beyond_two_to_the_53_and_limits_of_nothing_are_refused_by_name_
             api.refused(PUBLISH, &[("Message-TTL-Ms", too_high)], "v"),
             (400, json!("message-ttl-ms"))
         );
+        for (path, field) in [
+            (format!("topics/t/messages?from={too_high}"), "from"),
+            (format!("topics/t/messages?from=tail:{too_high}"), "from"),
+            (format!("topics/t/messages?from=ts:{too_high}"), "from"),
+            (format!("topics/t/messages?until={too_high}"), "until"),
+            (format!("topics/t/messages/0/{too_high}"), "offset"),
+            (format!("subscriptions/s/explain?id=0:{too_high}"), "id"),
+            (format!("subscriptions/s/state?as_of=ts:{too_high}"), "as_of"),
+        ] {
+            assert_eq!(api.refused(&format!("GET /v1/{path}"), &[], ""), (400, json!(field)), "{path}");
+        }
+        let to = json!({"to": too_high}).to_string();
+        assert_eq!(api.refused("POST /v1/subscriptions/s:seek", &[], to), (400, json!("to")));
+        let trim = json!({"before": too_high, "partition": 0}).to_string();
+        assert_eq!(api.refused("POST /v1/topics/t:trim", &[], trim), (400, json!("before")));
         let line = format!("{{\"data\":1,\"ttl_ms\":{too_high}}}");
         assert_eq!(api.refused(BATCH, &[LINES], line), (400, json!("ttl_ms")));
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::decimal::decimal;
+use crate::decimal::integer;
 use crate::limits::INTEGER_MAX;
 use crate::rpc::At;
 
@@ -33,8 +33,8 @@ pub enum StartError {
     /// None of the forms.
     #[error("expected earliest, latest, an offset, ts:<time>, tail:<n> or cursor:<cursor>")]
     Form,
-    /// A number that is not decimal digits, or exceeds 64 bits.
-    #[error("expected decimal digits of a number below 2^64")]
+    /// A number that is not decimal digits, or exceeds [`INTEGER_MAX`].
+    #[error("expected decimal digits of a number up to {INTEGER_MAX}")]
     Number,
     /// A time that is neither RFC 3339 nor milliseconds, or lies before 1970.
     #[error("expected an RFC 3339 time from 1970 on, or milliseconds since the epoch")]
@@ -73,7 +73,7 @@ pub fn parse_until(text: &str) -> Result<At, StartError> {
 }
 
 fn number(text: &str) -> Result<u64, StartError> {
-    decimal(text).ok_or(StartError::Number)
+    integer(text).ok_or(StartError::Number)
 }
 
 /// Milliseconds, rounded up: a start is the first record at or after the time.
@@ -152,7 +152,7 @@ mod tests {
             ("earliest", At::Earliest(true)),
             ("latest", At::Latest(true)),
             ("0", At::Offset(0)),
-            ("18446744073709551615", At::Offset(u64::MAX)),
+            ("9007199254740991", At::Offset(INTEGER_MAX)),
             ("tail:10", At::Tail(10)),
             ("ts:1787654321123", At::TimestampMs(1_787_654_321_123)),
             ("ts:1970-01-01T00:00:01Z", At::TimestampMs(1_000)),
@@ -177,7 +177,10 @@ mod tests {
             ("tail", Form),
             ("when:1", Form),
             ("1x", Number),
+            ("9007199254740992", Number),
             ("18446744073709551616", Number),
+            ("tail:9007199254740992", Number),
+            ("ts:9007199254740992", Time),
             ("tail:", Number),
             ("tail:-1", Number),
             ("tail:+1", Number),

@@ -19,7 +19,7 @@ use prometheus::{IntCounterVec, Registry};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use ulid::Ulid;
-use weir_protocol::decimal::decimal;
+use weir_protocol::decimal::integer;
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Name, TopicPath};
 use weir_protocol::limits::INTEGER_MAX;
@@ -147,9 +147,8 @@ impl Call {
     /// A header's number, which JSON can tell.
     pub(super) fn header_number(&self, name: &'static str) -> Result<Option<u64>, Problem> {
         let parse = |text: &str| {
-            let parsed = decimal(text).filter(|number| *number <= INTEGER_MAX);
             let why = || format!("{text:?} is no number from 0 to {INTEGER_MAX}");
-            parsed.ok_or_else(|| Problem::invalid_header(name, why()))
+            integer(text).ok_or_else(|| Problem::invalid_header(name, why()))
         };
         self.header(name)?.map(parse).transpose()
     }

@@ -8,10 +8,11 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK, VARY};
 use http::{HeaderValue, StatusCode};
 use weir_protocol::batch::BatchError;
-use weir_protocol::decimal::decimal;
+use weir_protocol::decimal::integer;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::filter::Filter;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, hash128};
+use weir_protocol::limits::INTEGER_MAX;
 use weir_protocol::rpc::Level;
 
 use super::accept::Accepted;
@@ -335,8 +336,9 @@ fn absent(offset: Offset, next: Offset, partition: u64) -> Problem {
 /// The payload of one record, decoded for who does not take its encoding.
 pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     let number = |name: &'static str| {
-        decimal::<u64>(call.route.path(name)).ok_or_else(|| {
-            Problem::new(ErrorCode::Malformed, format!("{name} is a decimal number")).with_field(name)
+        integer(call.route.path(name)).ok_or_else(|| {
+            let detail = format!("{name} is a decimal number up to {INTEGER_MAX}");
+            Problem::new(ErrorCode::Malformed, detail).with_field(name)
         })
     };
     let (partition_number, offset) = (number("partition")?, number("offset")?);

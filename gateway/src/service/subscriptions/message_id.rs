@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weir_protocol::decimal::decimal;
+use weir_protocol::decimal::{decimal, integer};
 use weir_protocol::ids::{Name, Offset, PartitionId};
 
 /// `0:76531`, partition and offset; of a subscription to several topics `orders:0:76531`. No name contains a colon.
@@ -25,7 +25,7 @@ impl MessageId {
             Some((topic, partition)) => (Some(Name::new(topic).ok()?), partition),
             None => (None, rest),
         };
-        let (partition, offset) = (PartitionId(decimal(partition)?), Offset(decimal(offset)?));
+        let (partition, offset) = (PartitionId(decimal(partition)?), Offset(integer(offset)?));
         Some(Self { topic, partition, offset })
     }
 }
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn an_id_comes_back_and_nothing_else_is_one() {
-        for text in ["0:0", "7:18446744073709551615", "orders:0:76531", "a.b~-_:1023:5"] {
+        for text in ["0:0", "7:9007199254740991", "orders:0:76531", "a.b~-_:1023:5"] {
             assert_eq!(MessageId::parse(text).unwrap().to_string(), text);
         }
         for bad in [
@@ -53,6 +53,7 @@ mod tests {
             ":",
             "7",
             "0:",
+            "7:9007199254740992",
             ":0",
             "x:0",
             "orders:0",
