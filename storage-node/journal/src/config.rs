@@ -46,8 +46,8 @@ pub struct JournalConfig {
     /// Journal bytes in use at which admission ends: files that hold live data, whole, and the written part of the
     /// current one. Default 8 GiB, at least two files. On disk there may be the next file and `spare_files` more.
     pub max_bytes: u64,
-    /// Part of `max_bytes` that [`crate::Class::Data`] may not use, and of which a quarter is left to
-    /// [`crate::Class::Relief`]. Default 64 MiB; less than `max_bytes`.
+    /// Part of `max_bytes` that [`crate::Class::Data`] may not use, and of which half is closed to
+    /// [`crate::Class::Few`] and a quarter left to [`crate::Class::Relief`]. Default 64 MiB; less than `max_bytes`.
     pub control_reserve_bytes: u64,
     /// Largest commit block. Default 4 MiB, range 16 KiB ..= 16 MiB, a multiple of 4 KiB.
     pub max_block_bytes: u32,

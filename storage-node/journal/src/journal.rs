@@ -454,6 +454,7 @@ impl Journal {
         // On a full disk as much is left to what makes room.
         let (reserve, block) = match class {
             Class::Data => (config.control_reserve_bytes, config.max_block_bytes),
+            Class::Few => (config.control_reserve_bytes / 2, config.max_block_bytes),
             Class::Control => (config.control_reserve_bytes / 4, config.max_block_bytes),
             Class::Relief => (0, config.max_block_bytes / 4),
         };

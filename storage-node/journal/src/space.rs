@@ -9,7 +9,10 @@ use std::sync::atomic::AtomicU64;
 pub enum Class {
     /// Messages: stops at the control reserve.
     Data,
-    /// Settles, changes of topics, membership: may use the control reserve but for its last quarter.
+    /// Settles of few messages where many more wait: may use half of the control reserve. Each may take a block of
+    /// its own, and if they used up all of it, nobody could work a queue off any more.
+    Few,
+    /// Other settles, changes of topics, membership: may use the control reserve but for its last quarter.
     Control,
     /// What makes room, seals, trims and deletes: may use all of it, or nobody would ever have room again.
     Relief,

@@ -101,6 +101,13 @@ impl PartEvent {
             && self.revived.is_empty()
     }
 
+    /// Deliveries and settles in it.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        let settled: u64 = self.settled.iter().map(|range| range.end.0.saturating_sub(range.start.0)).sum();
+        settled + (self.dead.len() + self.nacked.len() + self.delivered.len()) as u64
+    }
+
     /// Adds an ack. Acks in the order of their offsets coalesce.
     pub fn settle(&mut self, offset: Offset) {
         match self.settled.last_mut() {

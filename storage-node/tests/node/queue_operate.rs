@@ -261,8 +261,9 @@ async fn fill(link: &Link, disk: &SimDisk, life: u64, other: PartRef) {
                 }
             }
         }
-        let seek = SeekRequest { part: other, to: At::Latest(true).into(), ..SeekRequest::default() };
-        while call::<SeekAnswer>(link, Method::Seek, &seek).await.is_ok() {}
+        // A purge finds room for longer than any other change.
+        let purge = PurgeRequest { part: other, ..PurgeRequest::default() };
+        while call::<PurgeAnswer>(link, Method::Purge, &purge).await.is_ok() {}
     };
     tokio::time::timeout(WAIT, fill).await.expect("a disk has an end");
 }

@@ -62,6 +62,20 @@ struct View {
     ttl_ms: Option<u64>,
 }
 
+/// Fewer messages than this are few, if more of their part wait: a full journal lets in less of what settles them.
+const FEW: u64 = 16;
+
+/// What an event on `records` of a part may use of a full journal: each may take a block of its own, so settling
+/// messages one by one may cost more room than they give back. The last ones of a part are never too few.
+fn class_of(event: &PartEvent, records: u64, waiting: impl FnOnce() -> u64) -> Class {
+    match (&event.seek, &event.forgotten) {
+        // A purge settles all there is.
+        (Some(_), Some(_)) => Class::Relief,
+        (None, None) if event.revived.is_empty() && records < FEW && waiting() > FEW => Class::Few,
+        _ => Class::Control,
+    }
+}
+
 /// What was decided is of no account: the part was moved before it was in the log.
 fn was_moved<T>(logged: &Result<T, Refusal>) -> bool {
     logged.as_ref().is_err_and(|refusal| refusal.error_code() == ErrorCode::LeaseLost)
@@ -142,10 +156,33 @@ impl PartHandle {
     /// fence when it was decided: if the part was moved since, it is refused as `lease_lost` and nothing
     /// happens. [`Fence`] 0: whatever happened since.
     async fn commit(&self, room: &Room, event: &PartEvent, decided: Fence) -> Result<(), Refusal> {
+        self.commit_for(room, event, decided, event.records()).await
+    }
+
+    /// The same for a call that is about so many records, of which the event may name fewer.
+    async fn commit_for(
+        &self,
+        room: &Room,
+        event: &PartEvent,
+        decided: Fence,
+        records: u64,
+    ) -> Result<(), Refusal> {
+        let waiting = || self.view().map_or(0, |view| view.held.part.count_unsettled(view.end));
+        let class = class_of(event, records, waiting);
         let (event, fence_min) = (event.encode().into(), decided.0);
         let change =
             ChangePart { part: self.part, event, fence_min, keeps_past: true, ..ChangePart::default() };
-        self.commit_change(room, change, Vec::new(), Class::Control).await.map(drop)
+        let committed = self.commit_change(room, change, Vec::new(), class).await;
+        committed.map(drop).map_err(|refusal| match refusal.error_code() {
+            ErrorCode::JournalFull if class == Class::Few => Refusal {
+                detail: format!(
+                    "{}. There is room for settling more at once: {FEW} messages of a partition",
+                    refusal.detail
+                ),
+                ..refusal
+            },
+            _ => refusal,
+        })
     }
 
     /// Puts a change of the part and the outputs that follow it into the log, in one entry. On return it is committed;
@@ -170,5 +207,29 @@ impl PartHandle {
             Verdict::Refused(refusal) => Err(refusal),
             _ => Ok(verdicts),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::ids::Offset;
+
+    use super::*;
+    use crate::subscription::{Forgotten, Seek};
+
+    #[test]
+    fn only_what_settles_few_where_many_wait_leaves_room_in_a_full_journal_to_others() {
+        let acks = |count| PartEvent { settled: vec![Offset(0)..Offset(count)], ..PartEvent::default() };
+        let class = |event: &PartEvent, waiting| class_of(event, event.records(), || waiting);
+        assert_eq!(class(&acks(1), 1_000), Class::Few);
+        assert_eq!(class(&acks(FEW), 1_000), Class::Control);
+        assert_eq!(class(&acks(1), FEW), Class::Control, "or its last messages could never be settled");
+        let revived = PartEvent { revived: vec![Offset(0)..Offset(1)], ..PartEvent::default() };
+        assert_eq!(class(&revived, 1_000), Class::Control);
+        let seek = Some(Seek { to: Offset(9), fence: Fence(1), keep_as: 1, back_to: 0 });
+        let seek = PartEvent { seek, ..PartEvent::default() };
+        assert_eq!(class(&seek, 1_000), Class::Control);
+        let purge = PartEvent { forgotten: Some(Forgotten { keep_as: 0 }), ..seek };
+        assert_eq!(class(&purge, 1_000), Class::Relief);
     }
 }

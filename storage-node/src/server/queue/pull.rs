@@ -275,7 +275,8 @@ impl Puller<'_> {
         }
         let (delivered, dead) = (taken.redelivered.clone(), dead(&taken.exhausted));
         let event = PartEvent { delivered, dead, ..PartEvent::default() };
-        let logged = self.part.commit(self.room, &event, decided).await;
+        let records = (taken.grants.len() + taken.exhausted.len()) as u64;
+        let logged = self.part.commit_for(self.room, &event, decided, records).await;
         let exhausted = || taken.exhausted.iter().map(|delivered| delivered.offset);
         if let Ok((mut held, view)) = self.part.lock(self.queue) {
             match &logged {
