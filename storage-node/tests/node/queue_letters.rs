@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    At, ConfirmState, ConfirmStateRequest, DeleteTopicRequest, Level, Method, PartRef, SettleAction,
-    SubscriptionConfig, SubscriptionName, TopicConfig, TopicDescription,
+    At, ConfirmState, ConfirmStateRequest, DeleteTopicRequest, Level, Method, PartRef, PullRequest,
+    SettleAction, SubscriptionConfig, SubscriptionName, TopicConfig, TopicDescription,
 };
 use weir_storage_node::Surroundings;
 use weir_transport::Link;
 
 use crate::client::{WAIT, batch, call, config, create, name, publish, read, start, start_in};
 use crate::cold::{cold_settings, packs};
-use crate::queue::{ask, item, part, pull, queue_config, settle, stats, subscribe_as, subscription_name};
+use crate::queue::{
+    ack, ask, item, part, pull, queue_config, settle, stats, subscribe_as, subscription_name,
+};
 use crate::room::publish_large;
 
 /// A queue of `orders` whose dead letters go to `to`.
@@ -143,5 +145,42 @@ async fn a_journal_that_letters_keep_full_says_what_they_wait_for() {
     assert_eq!(all(&link, dead).await, ["bad"]);
     let freed = async { while publish_large(&link, orders, &large).await.is_err() {} };
     tokio::time::timeout(WAIT, freed).await.expect("there is room once they have left");
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_that_find_no_room_keep_nobody_from_other_messages() {
+    /// A topic may have half of the letters of a shard.
+    const ROOM: usize = 50_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let orders = create(&link, "orders", config()).await;
+    let config = SubscriptionConfig {
+        dead_letter_topic: Some("gone".into()),
+        max_attempts: 1,
+        max_unacked: 10_000,
+        ..queue_config("orders")
+    };
+    let work = part(&subscribe_as(&link, orders, subscription_name(), config, &[1]).await, 0);
+    for _ in 0..ROOM / 10_000 {
+        publish(&link, orders, &batch(0, 0, &["x"; 10_000])).await.unwrap();
+        let (grants, _) = pull(&link, &ask(work, 10_000)).await;
+        assert_eq!(grants.len(), 10_000);
+        settle(&link, work, grants.iter().map(|grant| item(grant, SettleAction::Dead)).collect()).await;
+    }
+    publish(&link, orders, &batch(0, 0, &["bad"])).await.unwrap();
+    let brief = PullRequest { lease_ms: 1_000, ..ask(work, 1) };
+    assert_eq!(pull(&link, &brief).await.1, ["bad"]);
+    // It has had its only delivery, and cannot be given up: whoever pulls meets it now and then.
+    for n in 0..30 {
+        let value = format!("well {n}");
+        publish(&link, orders, &batch(0, 0, &[&value])).await.unwrap();
+        let (grants, found) = pull(&link, &ask(work, 9)).await;
+        assert_eq!(found, [value]);
+        ack(&link, work, &grants).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let now = stats(&link, work).await;
+    assert_eq!((now.dead, now.ready + now.delayed + now.leased), (ROOM as u64, 1), "it is still there");
     node.shutdown(Duration::from_secs(5)).await;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until, timeout};
-use weir_protocol::error::ErrorCode;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::limits::{CLIENT_ID_BYTES_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PULL_RECORDS_MAX, WAIT_MS_MAX};
 use weir_protocol::rpc::{PullAnswer, PullRequest, Refusal, encode_packet};
@@ -284,10 +284,29 @@ impl Puller<'_> {
                 Err(_) => held.leases.failed(&view.held.part, exhausted(), clock::now()),
             }
         }
+        let logged = match logged {
+            Err(refusal) if is_of_letters(&refusal, taken) => {
+                self.log_without_dead(event, decided, &refusal).await
+            }
+            logged => logged,
+        };
         if logged.is_err() {
             self.release(&taken.grants);
         }
         if was_moved(&logged) { Ok(true) } else { logged.map(|()| false) }
+    }
+
+    /// Dead letters that find no room are tried again, and keep nobody from what is delivered beside them.
+    async fn log_without_dead(
+        &self,
+        event: PartEvent,
+        decided: Fence,
+        refusal: &Refusal,
+    ) -> Result<(), Refusal> {
+        let (shard, why) = (self.part.shard.shard, &refusal.detail);
+        tracing::warn!(%shard, why, "dead letters were not given up; it is tried again");
+        let event = PartEvent { dead: Vec::new(), ..event };
+        if event.is_empty() { Ok(()) } else { self.part.commit(self.room, &event, decided).await }
     }
 
     /// Does what comes before the bytes leave, and holds the leases until it is done: however long a store
@@ -490,6 +509,12 @@ impl Puller<'_> {
         let grants = grants.iter().map(|grant| grant.to_wire(now)).collect();
         Ok(Given { answer: PullAnswer { grants, slices, is_repeat, is_more }, payload, bytes })
     }
+}
+
+/// Nothing but letters may be what was refused, and there is something else to deliver.
+fn is_of_letters(refusal: &Refusal, taken: &Taken) -> bool {
+    let is_full = refusal.error_code() == ErrorCode::Busy && refusal.effect() == Outcome::None;
+    is_full && !taken.exhausted.is_empty() && !taken.grants.is_empty()
 }
 
 /// What a pull before has taken. It may be on its way still, with second deliveries that are in no log yet:
