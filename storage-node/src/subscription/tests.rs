@@ -359,9 +359,9 @@ fn trimmed_records_are_gone_with_their_leases_and_retries() {
     leader.settle(&grants[4], Action::Ack, 0);
     assert_eq!(leader.part.start_moved(Offset(3)), 3);
     assert_eq!((leader.part.floor(), leader.part.retries_len()), (Offset(5), 0));
-    assert_eq!(leader.settle(&grants[1], Action::Ack, 0), Verdict::AlreadySettled);
     let counts = leader.leases.counts(&leader.part, Offset(8), at(0));
     assert_eq!(counts, Counts { ready: 2, leased: 1, delayed: 0, blocked: 0, settling: 0 });
+    assert_eq!(leader.settle(&grants[1], Action::Ack, 0), Verdict::AlreadySettled);
     assert_eq!(leader.part.start_moved(Offset(2)), 0);
 }
 
@@ -398,11 +398,11 @@ fn what_is_over_is_ready_though_nobody_has_asked_since() {
     let mut leader = Leader::new(9);
     let grants = leader.take(0, 4);
     leader.settle(&grants[1], NACK, 0);
-    let counted = |leader: &Leader, ms| leader.leases.counts(&leader.part, Offset(9), at(ms));
+    let counted = |leader: &mut Leader, ms| leader.leases.counts(&leader.part, Offset(9), at(ms));
     let counts = Counts { ready: 5, leased: 3, delayed: 1, blocked: 0, settling: 0 };
-    assert_eq!(counted(&leader, 99), counts);
-    assert_eq!(counted(&leader, 100), Counts { ready: 6, delayed: 0, ..counts });
-    assert_eq!(counted(&leader, 1_000), Counts { ready: 9, leased: 0, delayed: 0, ..counts });
+    assert_eq!(counted(&mut leader, 99), counts);
+    assert_eq!(counted(&mut leader, 100), Counts { ready: 6, delayed: 0, ..counts });
+    assert_eq!(counted(&mut leader, 1_000), Counts { ready: 9, leased: 0, delayed: 0, ..counts });
     assert_eq!(leader.leases.list(Offset(0), 9, at(999)).leases.len(), 3);
     assert_eq!(leader.leases.list(Offset(0), 9, at(1_000)).leases.len(), 0);
     assert_eq!(offsets(&leader.take(1_000, 9)), (0..9).collect::<Vec<_>>());

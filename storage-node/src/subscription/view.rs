@@ -43,7 +43,8 @@ impl Leases {
     /// pulled since. Costs the same with one record and with 10 million, and a little for each that is over, within
     /// `OVER_COUNTED_MAX`.
     #[must_use]
-    pub fn counts(&self, part: &Part, end: Offset, now: TimestampMs) -> Counts {
+    pub fn counts(&mut self, part: &Part, end: Offset, now: TimestampMs) -> Counts {
+        self.forget_settled(part);
         let blocked = self.lines.blocked_len() as u64;
         let settling = self.settling_len() as u64 + self.skipped.count_unsettled(part);
         let (leased, delayed) = (not_over(&self.leased, now), not_over(&self.waiting, now));

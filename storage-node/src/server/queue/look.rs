@@ -50,7 +50,7 @@ pub(in crate::server) fn part_stats(shard: &ShardHandle, body: Bytes) -> Result<
 fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
     let handle = PartHandle::new(shard.clone(), part);
     let queue = handle.queue(&handle.view()?);
-    let (held, view) = handle.lock(&queue)?;
+    let (mut held, view) = handle.lock(&queue)?;
     let part = &view.held.part;
     let now = clock::now();
     let counts = held.leases.counts(part, view.end, now);
@@ -100,7 +100,7 @@ pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<Leas
             let range = from.max(view.start)..view.end;
             held.cursor.standing_as(&view.held.part, range, standing, limit, now)
         }
-        Standing::Unset => held.leases.list(from, limit, now),
+        Standing::Unset => held.leases.list(from.max(view.start), limit, now),
         standing => {
             held.leases.standing_as(&view.held.part, from.max(view.start)..view.end, standing, limit, now)
         }

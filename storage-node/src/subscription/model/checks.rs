@@ -60,7 +60,7 @@ impl Pair {
     }
 
     /// How many records are where, as leases and part together tell it.
-    pub(super) fn check_counts(&self) -> Counts {
+    pub(super) fn check_counts(&mut self) -> Counts {
         let of = |wanted: &dyn Fn(&Is) -> bool| {
             let unsettled = self.records.iter().filter(|record| !record.settled);
             unsettled.filter(|record| wanted(&record.is)).count() as u64
