@@ -7,7 +7,7 @@ use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::{
     At, ExplainRequest, Explanation, Hindrance, LeaseList, ListLeasesRequest, Method, PartRef, PullRequest,
     PurgeAnswer, PurgeRequest, RedriveAnswer, RedriveRequest, SeekAnswer, SeekRequest, SettleAction,
-    SettleAnswer, SettleRequest, Standing, SubscriptionConfig, SubscriptionName,
+    SettleAnswer, SettleItem, SettleRequest, Standing, SubscriptionConfig, SubscriptionName,
 };
 use weir_transport::{CallError, Link};
 
@@ -293,6 +293,16 @@ async fn a_seek_or_purge_that_is_refused_ends_nobodys_lease() {
     let now = stats(&link, work).await;
     assert_eq!((now.floor, now.leased), (0, 2), "nothing happened");
     assert_eq!(pull(&link, &ask(work, 9)).await.0, [], "nobody else is given what is leased");
+    // A lease is held longer without the log: a refusal of what goes with it is not without effect.
+    let longer = SettleItem { ms: Some(600_000), ..item(&held[0], SettleAction::Extend) };
+    let items = vec![longer, item(&held[1], SettleAction::Ack)];
+    let refused = call::<SettleAnswer>(&link, Method::Settle, &SettleRequest { part: work, items }).await;
+    let Err(CallError::Refused(refusal)) = refused else { panic!("{refused:?}") };
+    assert_eq!((refusal.error_code(), refusal.effect()), (ErrorCode::JournalFull, Outcome::Unknown));
+    let items = vec![item(&held[1], SettleAction::Ack)];
+    let refused = call::<SettleAnswer>(&link, Method::Settle, &SettleRequest { part: work, items }).await;
+    let Err(CallError::Refused(refusal)) = refused else { panic!("{refused:?}") };
+    assert_eq!((refusal.error_code(), refusal.effect()), (ErrorCode::JournalFull, Outcome::None));
     disk.make_room();
     let acked = async {
         let items = held.iter().map(|grant| item(grant, SettleAction::Ack)).collect();

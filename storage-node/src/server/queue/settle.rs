@@ -133,12 +133,15 @@ async fn settle_items(
     let mut results = Vec::with_capacity(items.len());
     for step in steps(items) {
         let mut settled = settle_step(part, room, &queue, step).await.map_err(|refusal| {
-            let is_done = |result: &SettleResult| result.outcome() == SettleOutcome::Done;
             if results.iter().any(is_done) { refusal.with_outcome(Outcome::Unknown) } else { refusal }
         })?;
         results.append(&mut settled);
     }
     Ok(results)
+}
+
+fn is_done(result: &SettleResult) -> bool {
+    result.outcome() == SettleOutcome::Done
 }
 
 async fn settle_step(
@@ -179,7 +182,11 @@ async fn settle_step(
             places.into_iter().for_each(|place| results[place] = result(lost, clock::now()));
             return Ok(results);
         }
-        logged?;
+        logged.map_err(|refusal| {
+            // What is held longer is, whatever became of the rest.
+            let has_effect = results.iter().filter(|result| is_done(result)).count() > places.len();
+            if has_effect { refusal.with_outcome(Outcome::Unknown) } else { refusal }
+        })?;
         keep(part, &event.nacked);
     }
     Ok(results)
