@@ -23,7 +23,7 @@ use weir_tier::pack::{PackIdentity, PackWriter};
 use weir_tier::store::{PackName, Upload};
 
 use super::compaction::{Left, Rules, Standing, Window, object_bytes};
-use super::making::{SealError, commit, finish, pack, seal_of, send};
+use super::making::{SealError, commit, finish, pack, room_for, seal_of, send};
 use super::newest::Newest;
 use super::rewriter::pace;
 use super::source::Source;
@@ -383,6 +383,7 @@ impl Compactor {
         let first = packs.iter().map(|pack| pack.first).min().unwrap_or(LogIndex(0));
         let last = packs.iter().map(|pack| pack.last).max().unwrap_or(LogIndex(0));
         let shard = &seen.shard;
+        let room = room_for(shard, 1)?;
         let (term, cluster) = (Term(shard.shared.term()), self.tier.cluster);
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt: Ulid::new() };
         let _attempt = self.tier.uploads.attempt(name.attempt.0);
@@ -406,7 +407,7 @@ impl Compactor {
         let batch_bytes = runs.iter().map(|run| run.bytes).sum();
         let pack = Seal { batch_bytes, ..seal_of(&name, &summary) };
         let rewrite = Rewrite { pack, replaced, compacted };
-        let is_done = commit(shard, &self.tier, &name, Change::Rewrite(rewrite)).await?;
+        let is_done = commit(shard, &self.tier, &name, Change::Rewrite(rewrite), room).await?;
         if is_done {
             self.tier.metrics.compacted(found.dropped, found.dropped_bytes);
             self.tier.cold.metrics().wrote(&summary);

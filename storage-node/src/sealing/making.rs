@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use prost::Message as _;
-use weir_journal::Class;
+use weir_journal::{Class, Permit};
 use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::Refusal;
@@ -20,6 +20,10 @@ use crate::tier::Tier;
 
 /// Partitions of one pack: bounds its footer and the command that commits it.
 pub(super) const PARTITIONS_MAX: usize = 8_192;
+
+/// Encoded bytes of a partition in the change that commits a pack, and of that without them: more than they are.
+const PART_BYTES: usize = 64;
+const COMMIT_BYTES: usize = 4 << 10;
 
 /// Why no pack was made.
 #[derive(Debug, thiserror::Error)]
@@ -139,14 +143,25 @@ pub(super) fn seal_of(name: &PackName, summary: &PackSummary) -> Seal {
     }
 }
 
+/// Room in the journal for the change that commits a pack of so many partitions. It is taken before the pack is
+/// made: while there is none, each attempt would send a pack that nothing can name.
+///
+/// # Errors
+/// `busy`.
+pub(super) fn room_for(shard: &ShardHandle, partitions: usize) -> Result<Permit, Refusal> {
+    admit(shard, COMMIT_BYTES + partitions * PART_BYTES)
+}
+
 /// Commits a change that names a new pack. False if the log refused it: then the object is removed.
 pub(super) async fn commit(
     shard: &ShardHandle,
     tier: &Tier,
     name: &PackName,
     change: Change,
+    room: Permit,
 ) -> Result<bool, Refusal> {
-    let Verdict::Refused(refusal) = propose(shard, change).await? else { return Ok(true) };
+    let sub = sub_batch(change);
+    let Verdict::Refused(refusal) = decided(shard, sub, room).await? else { return Ok(true) };
     // Trimmed or deleted meanwhile, or made by another leader: the log has the last word.
     tracing::info!(pack = %name, why = refusal.detail, "a pack is not needed");
     if let Err(error) = tier.cold.store().delete(&name.to_string()).await {
@@ -157,11 +172,48 @@ pub(super) async fn commit(
 
 /// Commits one change and gives its verdict.
 pub(super) async fn propose(shard: &ShardHandle, change: Change) -> Result<Verdict, Refusal> {
-    let command = Command { change: Some(change) }.encode_to_vec();
-    let sub = SubBatch::command(command.into());
-    let bytes = (sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
-    let permit = shard.journal.try_admit(bytes, Class::Relief);
-    let permit = permit.map_err(|full| Refusal::new(ErrorCode::Busy, full.to_string()))?;
-    let verdict = shard.change(vec![sub], permit).await?.pop();
+    let sub = sub_batch(change);
+    let room = admit(shard, sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES)?;
+    decided(shard, sub, room).await
+}
+
+fn sub_batch(change: Change) -> SubBatch {
+    SubBatch::command(Command { change: Some(change) }.encode_to_vec().into())
+}
+
+fn admit(shard: &ShardHandle, bytes: usize) -> Result<Permit, Refusal> {
+    let permit = shard.journal.try_admit(bytes as u64, Class::Relief);
+    permit.map_err(|full| Refusal::new(ErrorCode::Busy, full.to_string()))
+}
+
+async fn decided(shard: &ShardHandle, sub: SubBatch, room: Permit) -> Result<Verdict, Refusal> {
+    let verdict = shard.change(vec![sub], room).await?.pop();
     verdict.ok_or_else(|| Refusal::new(ErrorCode::Internal, "the change has no verdict"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::command::{CompactedPart, Rewrite};
+
+    #[test]
+    fn a_change_that_names_a_pack_has_the_room_that_was_taken_for_it() {
+        let most = u64::MAX;
+        let part = SealedPart { incarnation: most, partition: u32::MAX, start: most, end: most };
+        let pack = Seal {
+            first: most,
+            last: most,
+            term: most,
+            attempt: u128::MAX.into(),
+            bytes: most,
+            tail_bytes: most,
+            crc32c: u32::MAX,
+            parts: vec![part; 100],
+            batch_bytes: most,
+        };
+        let compacted = vec![CompactedPart { incarnation: most, partition: u32::MAX, upto: most }];
+        let rewrite = Rewrite { pack, replaced: vec![most; 64], compacted };
+        let bytes = sub_batch(Change::Rewrite(rewrite)).encoded_bytes() + ENTRY_OVERHEAD_BYTES;
+        assert!(bytes <= COMMIT_BYTES + 100 * PART_BYTES, "{bytes}");
+    }
 }

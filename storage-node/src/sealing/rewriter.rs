@@ -16,7 +16,7 @@ use weir_tier::store::{PackName, Upload};
 
 use super::compaction::Window;
 use super::compactor::Compactor;
-use super::making::{SealError, commit, finish, pack, seal_of, send};
+use super::making::{SealError, commit, finish, pack, room_for, seal_of, send};
 use super::plan::{LeftOut, Plan, Run, is_worth_it, plan};
 use super::source::Source;
 use crate::clock;
@@ -146,7 +146,7 @@ impl Rewriter {
         let last = replaced.iter().map(|pack| pack.last).max().unwrap_or(LogIndex(0));
         let (term, cluster) = (Term(shard.shared.term()), self.tier.cluster);
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt: Ulid::new() };
-        let began = Instant::now();
+        let (began, room) = (Instant::now(), room_for(shard, plan.runs.len())?);
         let _attempt = self.tier.uploads.attempt(name.attempt.0);
         let summary = self.copy(shard, &name, plan, seen).await?;
         let replaced_bytes: u64 = replaced.iter().map(|pack| pack.bytes).sum();
@@ -156,7 +156,7 @@ impl Rewriter {
         let batch_bytes = plan.runs.iter().map(|run| run.bytes).sum();
         let pack = Seal { batch_bytes, ..seal_of(&name, &summary) };
         let rewrite = Rewrite { pack, replaced, compacted: Vec::new() };
-        if commit(shard, &self.tier, &name, Change::Rewrite(rewrite)).await? {
+        if commit(shard, &self.tier, &name, Change::Rewrite(rewrite), room).await? {
             self.tier.metrics.replaced(packs, replaced_bytes);
             self.tier.cold.metrics().wrote(&summary);
             tracing::debug!(pack = %name, packs, replaced_bytes, bytes, took = ?began.elapsed(), "rewritten");

@@ -16,7 +16,7 @@ use weir_tier::store::{Listed, PackName, StoreError};
 
 use super::deleting::Deleter;
 use super::exporter::{Exporter, ExporterError};
-use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack_from_log, seal_of, send};
+use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack_from_log, room_for, seal_of, send};
 use super::source;
 use super::sweep;
 use super::unreadable::Unreadable;
@@ -253,6 +253,7 @@ impl Sealer {
         let rows = self.tier.background.run(move || oldest_batches(&partitions, most)).await?;
         let entries = || rows.iter().map(|(_, row)| row.index);
         let (Some(first), Some(last)) = (entries().min(), entries().max()) else { return Ok(()) };
+        let room = room_for(shard, rows.chunk_by(|(one, _), (next, _)| one == next).count())?;
         let term = Term(shard.shared.term());
         let (cluster, attempt) = (self.tier.cluster, Ulid::new());
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt };
@@ -269,7 +270,7 @@ impl Sealer {
             uploaded => uploaded?,
         };
         let seal = seal_of(&name, &summary);
-        if commit(shard, &self.tier, &name, Change::Seal(seal)).await? {
+        if commit(shard, &self.tier, &name, Change::Seal(seal), room).await? {
             let raw_bytes: u64 = summary.partitions.iter().map(|row| row.bytes).sum();
             self.tier.metrics.sealed(raw_bytes, summary.pack_bytes);
             self.tier.cold.metrics().wrote(&summary);

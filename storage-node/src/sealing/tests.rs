@@ -29,8 +29,10 @@ use weir_tier::cold::{CacheConfig, Cold};
 use weir_tier::faults::{Fault, Faults, Op, in_memory};
 use weir_tier::pack::{BlockCodec, PackIdentity, PackWriter, PieceMemory};
 use weir_tier::snapshot::Exports;
+use weir_tier::store::PackName;
 
 use super::Sealer;
+use super::making::SealError;
 use super::sealer::RELEASE_EVERY;
 use crate::metrics::TierMetrics;
 use crate::node::RunningNode;
@@ -299,6 +301,29 @@ async fn who_waits_for_a_pack_does_not_wait_until_no_shard_has_more() {
         done = sealer.round() => panic!("{done:?}, and who waits for the other shard was not looked at"),
     };
     assert!(before < BACKLOG, "{before} packs of the first shard went before it");
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_to_the_store_that_the_log_has_no_room_to_name() {
+    let mut play = Play::start(&Faults::default()).await;
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    let journal = play.shards[&ShardId(1)].journal.clone();
+    let room = journal.try_admit(journal.config().pending_bytes_max, Class::Relief).unwrap();
+    let store = play.tier.cold.store().clone();
+    for _ in 0..3 {
+        let failed = play.sealer.round().await.unwrap_err();
+        assert!(
+            matches!(&failed, SealError::Refused(why) if why.error_code() == ErrorCode::Busy),
+            "{failed}"
+        );
+    }
+    let sent = store.list(&PackName::folder(ClusterId(7)), 9).await.unwrap();
+    assert_eq!(sent, [], "each would be an object that nothing needs");
+    drop(room);
+    play.sealer.round().await.unwrap();
+    assert_eq!(play.packs(1), (1, 0));
     play.stop().await;
 }
 
