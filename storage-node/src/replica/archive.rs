@@ -8,17 +8,28 @@ use weir_protocol::ids::LogIndex;
 use crate::shard::state::PackNo;
 
 /// How far a shard is archived: a record is once its pack is named by a state that is in the object store too.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Archive {
     /// Somebody waits for entries below this.
     wanted: AtomicU64,
-    /// Packs up to this number are named by the newest manifest.
-    archived: watch::Sender<PackNo>,
+    archived: watch::Sender<Archived>,
 }
 
-impl Default for Archive {
-    fn default() -> Self {
-        Self { wanted: AtomicU64::new(0), archived: watch::channel(0).0 }
+/// What the newest manifest of this start names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Archived {
+    /// Packs up to this number.
+    pub packs: PackNo,
+    /// Packs, whichever, with all live records of entries below this.
+    pub entries_to: LogIndex,
+}
+
+impl Archived {
+    /// Whether a live record is archived that came with an entry and is in this pack by now. It may have been moved
+    /// there since: the manifest still names the pack where it was.
+    #[must_use]
+    pub fn holds(&self, pack: PackNo, entry: LogIndex) -> bool {
+        pack <= self.packs || entry < self.entries_to
     }
 }
 
@@ -34,20 +45,20 @@ impl Archive {
         self.wanted.load(Ordering::Acquire)
     }
 
-    /// The newest manifest names packs up to this one.
-    pub fn reached(&self, pack: PackNo) {
-        self.archived.send_replace(pack);
+    /// This is archived from now on.
+    pub fn reached(&self, archived: Archived) {
+        self.archived.send_replace(archived);
     }
 
-    /// Number of the newest pack that is archived.
+    /// What is archived.
     #[must_use]
-    pub fn archived(&self) -> PackNo {
+    pub fn archived(&self) -> Archived {
         *self.archived.borrow()
     }
 
     /// Changes when more is archived.
     #[must_use]
-    pub fn watch(&self) -> watch::Receiver<PackNo> {
+    pub fn watch(&self) -> watch::Receiver<Archived> {
         self.archived.subscribe()
     }
 }

@@ -42,7 +42,7 @@ pub mod ring;
 mod rosters;
 mod turn;
 
-pub use archive::Archive;
+pub use archive::{Archive, Archived};
 pub use awaited::{Arrived, AwaitedOutputs, OutputWait};
 pub use backlog::Sender;
 pub use early::{EarlyTail, EarlyWatch, StagedBatch};

@@ -20,7 +20,7 @@ use super::sweep::ORPHAN_AFTER_MS;
 use super::unreadable::Unreadable;
 use crate::clock;
 use crate::raft::group;
-use crate::replica::ShardHandle;
+use crate::replica::{Archived, ShardHandle};
 use crate::shard::state::{Frozen, PackNo};
 use crate::tier::{ARCHIVE_EVERY, Tier};
 
@@ -87,6 +87,8 @@ struct Moment {
     frozen: Frozen,
     /// What is waited for, if all of it that can be read is in packs.
     wanted: Option<u64>,
+    /// All live records of entries below this are in packs.
+    sealed_to: LogIndex,
 }
 
 /// Exports the states of a node's shards.
@@ -180,7 +182,7 @@ impl Exporter {
         self.shards.iter().any(|(id, shard)| {
             let archive = shard.shared.archive();
             archive.wanted() > self.satisfied.get(id).copied().unwrap_or(0)
-                && archive.archived() < shard.state.read().packs().newest()
+                && archive.archived().packs < shard.state.read().packs().newest()
         })
     }
 
@@ -216,7 +218,8 @@ impl Exporter {
             self.exported.insert(moment.shard, moment.newest);
             self.satisfied.extend(moment.wanted.map(|wanted| (moment.shard, wanted)));
             if let Some(shard) = self.shards.get(&moment.shard) {
-                shard.shared.archive().reached(moment.frozen.packs().newest());
+                let (packs, entries_to) = (moment.frozen.packs().newest(), moment.sealed_to);
+                shard.shared.archive().reached(Archived { packs, entries_to });
             }
         }
         Ok(())
@@ -304,6 +307,7 @@ impl Exporter {
                 newest: state.newest(),
                 frozen: state.freeze(),
                 wanted: is_sealed.then_some(wanted),
+                sealed_to: state.oldest_unsealed().map_or(LogIndex(state.newest().0 + 1), |row| row.index),
             }
         });
         moments.collect()

@@ -293,7 +293,7 @@ async fn who_waits_for_a_pack_does_not_wait_until_no_shard_has_more() {
         let archive = second.shared.archive();
         archive.want(second.state.read().newest());
         let mut archived = archive.watch();
-        archived.wait_for(|pack| *pack > 0).await.unwrap();
+        archived.wait_for(|archived| archived.packs > 0).await.unwrap();
         sealed(first)
     };
     let before = tokio::select! {

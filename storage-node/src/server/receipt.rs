@@ -56,7 +56,7 @@ async fn archived(
             let partition = state.partition(key)?;
             (partition.pack_of(Offset(request.offset)), partition.start.0)
         };
-        if pack.is_some_and(|no| no <= newest) {
+        if pack.is_some_and(|no| newest.holds(no, index)) {
             return Ok(ConfirmState { level: Level::Archived as i32, start, ..found });
         }
         if !is_awaited {

@@ -218,6 +218,28 @@ async fn what_lives_of_mostly_dead_packs_moves_while_it_is_read_and_the_rest_is_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_archived_stays_so_in_the_pack_that_it_is_moved_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = Rig::new(dir.path()).await;
+    let shard = rig.node.shard(SHARD);
+    let place = || {
+        let state = shard.state.read();
+        let partition = state.partition(rig.lasting).unwrap();
+        (partition.pack_of(Offset(0)).unwrap(), partition.batch_at(Offset(0)).unwrap().index)
+    };
+    let is_archived = || shard.shared.archive().archived().holds(place().0, place().1);
+    until("it is archived", is_archived).await;
+    let archived = shard.shared.archive().archived();
+    rig.rewriter().round().await.unwrap();
+    let (pack, entry) = place();
+    assert!(pack > archived.packs, "no manifest of before names it");
+    assert!(archived.holds(pack, entry), "but the pack where it was");
+    assert!(!archived.holds(pack, shard.state.read().newest()), "what came since is in none");
+    drop(shard);
+    rig.node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_number_of_objects_grows_with_bytes_and_not_with_topics() {
     /// Topics of one entry.
     const AT_ONCE: u64 = 500;
