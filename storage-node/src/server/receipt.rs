@@ -185,15 +185,22 @@ async fn committed(
             None => Err(failed(format!("entry {index} cannot be read"))),
         },
         Err(ReadError::Purged { .. } | ReadError::Recycled { .. }) => {
-            // It has left the journal for a pack, whose term is not below that of any entry in it.
-            if sealed_in(shard, request).is_some_and(|term| term.0 <= request.term) {
-                return Ok(found);
-            }
+            let is_told = has_left(shard, request)?;
             let detail = "the entry has left the journal, and in which term it came is not known any more: read the message";
-            Err(Refusal::new(ErrorCode::NotSupported, detail))
+            is_told.then_some(found).ok_or_else(|| Refusal::new(ErrorCode::NotSupported, detail))
         }
         Err(error) => Err(failed(error.to_string())),
     }
+}
+
+/// Whether a record that has left the journal is the one that was told: its pack's term is not below that of any
+/// entry in it.
+///
+/// # Errors
+/// `offset_trimmed`, which may be why it has left.
+fn has_left(shard: &ShardHandle, request: &ConfirmStateRequest) -> Result<bool, Refusal> {
+    look(shard, request)?;
+    Ok(sealed_in(shard, request).is_some_and(|term| term.0 <= request.term))
 }
 
 /// The term of the pack that holds the record.
@@ -202,4 +209,32 @@ fn sealed_in(shard: &ShardHandle, request: &ConfirmStateRequest) -> Option<Term>
     let state = shard.state.read();
     let no = state.partition(key).ok()?.pack_of(Offset(request.offset))?;
     Some(state.packs().get(no)?.term)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_journal::Class;
+
+    use super::*;
+    use crate::node::tests::{published, start};
+    use crate::shard::entry::{Kind, SubBatch};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_trimmed_while_it_is_asked_for_is_told_to_be_trimmed() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = start(dir.path()).await;
+        let shard = node.shard(ShardId(1));
+        let (incarnation, partition) = published(&shard, &[b"a".to_vec(), b"b".to_vec()]).await;
+        let request =
+            ConfirmStateRequest { incarnation: incarnation.0, partition: 0, offset: 0, ..Default::default() };
+        assert_eq!(has_left(&shard, &request), Ok(false), "it is in no pack");
+        let trim = SubBatch { incarnation, partition, kind: Kind::Trim, ..SubBatch::command(Bytes::new()) };
+        let trim = SubBatch { expected_end: Some(Offset(1)), ..trim };
+        let permit = shard.journal.try_admit(4 << 10, Class::Relief).unwrap();
+        shard.change(vec![trim], permit).await.unwrap();
+        let refused = has_left(&shard, &request).unwrap_err();
+        assert_eq!((refused.error_code(), refused.earliest), (ErrorCode::OffsetTrimmed, Some(1)));
+        drop(shard);
+        node.shutdown(Duration::from_secs(1)).await;
+    }
 }
