@@ -17,6 +17,7 @@
 //! | `awaited` | who waits for outputs of settles |
 //! | [`due`] | which parts hold something that ends by itself, and when |
 //! | [`early`] | staged batches for readers that do not wait for the commit |
+//! | `log_clock` | the time that entries carry |
 //! | [`queues`] | leases that the leader has given |
 //! | [`reread`] | entries in memory that were read from the journal lately |
 //! | [`returning`] | records in memory that were nacked and come again soon |
@@ -32,6 +33,7 @@ pub mod due;
 pub mod early;
 mod handle;
 pub mod in_flight;
+mod log_clock;
 pub mod proposal;
 pub mod proposer;
 pub mod queues;

@@ -12,13 +12,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use weir_journal::Journal;
 use weir_protocol::batch::BatchHeader;
 use weir_protocol::error::Outcome;
-use weir_protocol::ids::{Offset, TimestampMs};
+use weir_protocol::ids::Offset;
 use weir_protocol::rpc::{Placed, Refusal};
 
 use super::backlog::{Backlog, EntryTarget};
 use super::early::StagedBatch;
 use super::handle::ShardShared;
 use super::in_flight::{EntryInFlight, Flight, hold_back, stages};
+use super::log_clock::LogClock;
 use super::proposal::Proposal;
 use crate::clock;
 use crate::raft::types::Callback;
@@ -41,7 +42,7 @@ pub struct Proposer {
     places: Arc<Semaphore>,
     backlog: Backlog<Proposal>,
     used_permille: Arc<AtomicU32>,
-    last_ts: TimestampMs,
+    clock: LogClock,
 }
 
 impl Proposer {
@@ -54,7 +55,7 @@ impl Proposer {
         journal: Journal,
         used_permille: Arc<AtomicU32>,
     ) -> Self {
-        let last_ts = state.read().last_ts();
+        let clock = LogClock::new(state.read().last_ts(), Instant::now());
         let flight = Flight { shared: Arc::clone(&shared), is_rejected: AtomicBool::new(false), journal };
         Self {
             raft,
@@ -64,7 +65,7 @@ impl Proposer {
             places: Arc::new(Semaphore::new(ENTRIES_IN_FLIGHT as usize)),
             backlog: Backlog::default(),
             used_permille,
-            last_ts,
+            clock,
         }
     }
 
@@ -107,8 +108,8 @@ impl Proposer {
             return self.recover().await;
         }
         let taken = self.backlog.take(ENTRY_TARGET);
-        self.last_ts = clock::now().max(self.last_ts);
-        let mut entry = EntryBuilder::new(self.last_ts, taken.iter().map(|proposal| proposal.bytes).sum());
+        let ts = self.clock.next(clock::now(), Instant::now());
+        let mut entry = EntryBuilder::new(ts, taken.iter().map(|proposal| proposal.bytes).sum());
         let mut proposals = Vec::with_capacity(taken.len());
         let mut staged = Vec::new();
         let mut early = self.shared.early().is_watched().then(Vec::new);
@@ -188,11 +189,11 @@ impl Proposer {
     }
 
     fn publish<'a>(&self, sub: &'a SubBatch, header: &'a BatchHeader) -> Publish<'a> {
-        Publish { key: (sub.incarnation, sub.partition), sub, header, ts: self.last_ts }
+        Publish { key: (sub.incarnation, sub.partition), sub, header, ts: self.clock.last() }
     }
 
     fn staged_batch(&self, sub: &SubBatch, base: Offset, count: u32) -> (PartitionKey, StagedBatch) {
-        let batch = StagedBatch { base, count, ts: self.last_ts, body: sub.body.clone() };
+        let batch = StagedBatch { base, count, ts: self.clock.last(), body: sub.body.clone() };
         ((sub.incarnation, sub.partition), batch)
     }
 
@@ -207,7 +208,7 @@ impl Proposer {
         Verdict::Placed(Placed {
             base_offset,
             count,
-            ts_ms: self.last_ts.0,
+            ts_ms: self.clock.last().0,
             term: self.shared.term(),
             is_final: false,
             duplicate: false,
@@ -224,7 +225,7 @@ impl Proposer {
             Ok(()) => self.shared.early().regained(),
             Err(why) => tracing::warn!(%why, "the shard does not lead; publishes are refused"),
         }
-        self.last_ts = self.state.read().last_ts().max(self.last_ts);
+        self.clock.saw(self.state.read().last_ts());
         self.flight.is_rejected.store(false, Ordering::Release);
     }
 }
