@@ -43,6 +43,12 @@ pub(super) fn warn_if_left_out(blobs: &Blobs) {
     }
 }
 
+/// The store that the directory has used last, if it is not the one at `place`.
+pub(super) fn another(blobs: &Blobs, place: &str) -> Option<String> {
+    let known = Known::decode(blobs.get(BLOB).ok()??).ok()?;
+    (known.place != place).then_some(known.place)
+}
+
 /// The store at `place` has passed. Durable on return.
 ///
 /// # Errors
@@ -64,9 +70,12 @@ mod tests {
     fn the_store_that_passed_last_is_known_and_a_damaged_file_is_not_none() {
         let blobs = Blobs::open("/blobs", Arc::new(SimDisk::new())).unwrap();
         assert!(!is_known(&blobs, "s3://a").unwrap());
+        assert_eq!(another(&blobs, "s3://a"), None, "there was none");
         for place in ["s3://a", "s3://b at http://x"] {
             remember(&blobs, place).unwrap();
             assert!(is_known(&blobs, place).unwrap());
+            assert_eq!(another(&blobs, place), None);
+            assert_eq!(another(&blobs, "s3://c").as_deref(), Some(place));
         }
         assert!(!is_known(&blobs, "s3://a").unwrap());
         assert!(!is_known(&blobs, "s3://b at http://y").unwrap(), "asked elsewhere");

@@ -164,6 +164,15 @@ impl Tier {
         let is_known = known::is_known(blobs, store.place())?;
         let tried = Tried { store: store.clone(), exports: exports.clone(), cluster, epoch: layout.epoch };
         let trial = tried.at_start(is_known).await?;
+        if let Some(before) = known::another(blobs, store.place()) {
+            let now = store.place();
+            tracing::warn!(
+                before,
+                now,
+                "this data directory has used another object store before: messages that left for it can be read only if its \
+                 objects are in this one too"
+            );
+        }
         if !is_known && let Err(error) = known::remember(blobs, store.place()) {
             // It has passed, which is what counts now.
             tracing::warn!(%error, "that the object store has passed is not noted: the next start needs its answer");
