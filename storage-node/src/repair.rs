@@ -120,7 +120,7 @@ impl NodeRepair {
         if Identity::of_dir(dir, &**disk)?.is_none() {
             return Err(RepairError::NoData(dir.to_owned()));
         }
-        let blobs = Blobs::open(dir.join("blobs"), Arc::clone(disk))?;
+        let blobs = Blobs::at(dir.join("blobs"), Arc::clone(disk));
         let Some(journal) = Repair::look(dir, disk)? else {
             let checkpoints = unfinished(dir, disk, &blobs)?;
             if checkpoints.is_empty() {
@@ -271,7 +271,20 @@ fn fill(journal: &Journal, at: At) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use weir_journal::RealDisk;
+
     use super::*;
+
+    #[test]
+    fn a_look_at_what_is_whole_makes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let identity = Identity { cluster_id: 1, node_id: 1 };
+        let journal = JournalConfig::small(dir.path(), identity);
+        Journal::open(journal, Arc::clone(&disk)).unwrap().0.close();
+        assert!(NodeRepair::look(dir.path(), &disk).unwrap().is_none());
+        assert!(!dir.path().join("blobs").exists());
+    }
 
     #[test]
     fn either_every_shard_goes_back_to_the_cut_or_none_does() {

@@ -23,9 +23,16 @@ impl Blobs {
     /// # Errors
     /// [`SealedError::Io`].
     pub fn open(dir: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Result<Self, SealedError> {
-        let dir = dir.into();
-        disk.make_dir(&dir).map_err(|source| SealedError::Io { path: dir.clone(), source })?;
-        Ok(Self { dir, disk })
+        let blobs = Self::at(dir, disk);
+        let made = blobs.disk.make_dir(&blobs.dir);
+        made.map_err(|source| SealedError::Io { path: blobs.dir.clone(), source })?;
+        Ok(blobs)
+    }
+
+    /// The blobs in `dir`, to be looked at: if it is missing there are none, and none can be written.
+    #[must_use]
+    pub fn at(dir: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Self {
+        Self { dir: dir.into(), disk }
     }
 
     /// Writes a blob from chunks, replacing the one of that name. Durable on return; the old one stays until then.
@@ -63,8 +70,10 @@ impl Blobs {
     /// # Errors
     /// [`SealedError::Io`].
     pub fn list(&self) -> Result<Vec<String>, SealedError> {
-        let files =
-            self.disk.list(&self.dir).map_err(|source| SealedError::Io { path: self.dir.clone(), source })?;
+        let files = match self.disk.list(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            listed => listed.map_err(|source| SealedError::Io { path: self.dir.clone(), source })?,
+        };
         let mut names: Vec<_> =
             files.into_iter().filter_map(|file| file.name.strip_suffix(".blob").map(str::to_owned)).collect();
         names.sort();
