@@ -247,9 +247,20 @@ impl Core {
     }
 }
 
+/// A file that is written to find out whether that can go past the page cache.
+pub(crate) const PROBE: &str = "direct.tmp";
+
 /// Name of a journal file.
 pub(crate) fn file_name(seq: FileSeq) -> String {
     format!("{seq}.wal")
+}
+
+/// Whether the journal gives names like that to files beside its own: spares, sidecars and what becomes either.
+pub(crate) fn is_own_name(name: &str) -> bool {
+    let of_file = |(stem, extension): (&str, &str)| {
+        parse_file_name(&format!("{stem}.wal")).is_some() && matches!(extension, "spare" | "idx" | "tmp")
+    };
+    name == PROBE || name.rsplit_once('.').is_some_and(of_file)
 }
 
 /// Number in the name of a journal file.

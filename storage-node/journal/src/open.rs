@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use crate::config::{Backend, JournalConfig, SyncMode};
-use crate::core::{Core, Inner};
+use crate::core::{Core, Inner, PROBE};
 use crate::disk::{DirLock, Disk, OpenMode};
 use crate::entry::{FileSeq, LogPosition, Lsn, StreamId};
 use crate::error::{OpenError, ReadError};
@@ -161,13 +161,13 @@ fn backend(config: &JournalConfig, wal: &Path, disk: &dyn Disk) -> Backend {
         (Backend::Auto, SyncMode::Os) => return Backend::Pwrite,
         (asked, _) => return asked,
     }
-    let path = wal.join("direct.tmp");
+    let path = wal.join(PROBE);
     let block = [0; BLOCK_ALIGN as usize];
     let tried = disk
         .open(&path, OpenMode::Create)
         .and_then(|file| file.write_at(&block, 0))
         .and_then(|()| disk.open(&path, OpenMode::WriteDirect)?.write_at(&block, 0));
-    // If it stays, the next open removes it, as it does with everything that is no journal file.
+    // If it stays, the next open removes it.
     let _ = files::remove_if_there(disk, &path);
     match tried {
         Ok(()) => Backend::Direct,

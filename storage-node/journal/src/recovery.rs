@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 
 use crate::config::{Backend, JournalConfig, SyncMode};
-use crate::core::parse_file_name;
+use crate::core::{is_own_name, parse_file_name};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::entry::{FileSeq, Location, Lsn, StreamId};
 use crate::error::{Damage, OpenError};
@@ -71,6 +71,9 @@ pub(crate) fn scan(
         let path = dir.join(&file.name);
         match parse_file_name(&file.name) {
             Some(seq) => drop(found.insert(seq, path)),
+            None if !is_own_name(&file.name) => {
+                tracing::warn!(path = %path.display(), "a file that is not the journal's is left where it is");
+            }
             None if file.name.ends_with(".idx") => sidecars.push(path),
             None => scan.leftovers.push(path),
         }

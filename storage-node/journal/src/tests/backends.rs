@@ -167,12 +167,33 @@ fn a_spare_of_another_journal_is_not_written_into() {
         cluster_id: config().identity.cluster_id,
         node_id: config().identity.node_id,
     };
-    let file = disk.open(Path::new("/journal/wal/foreign.spare"), OpenMode::Create).unwrap();
+    let path = "/journal/wal/00000000000000ff.spare";
+    let file = disk.open(Path::new(path), OpenMode::Create).unwrap();
     file.fill_zero(u64::from(config().file_bytes)).unwrap();
     file.write_at(&foreign.encode(), 0).unwrap();
     drop(file);
     drop(begin());
-    assert_eq!(named(&disk, "foreign.spare"), Vec::<String>::new());
+    assert_eq!(named(&disk, "00000000000000ff.spare"), Vec::<String>::new());
+}
+
+#[test]
+fn what_somebody_put_beside_the_journals_files_stays_and_what_it_left_itself_goes() {
+    let disk = SimDisk::new();
+    let begin = || Journal::open(config(), Arc::new(disk.clone())).unwrap().0;
+    drop(begin());
+    let foreign = ["README", "0000000000000001.wal.bak", "notes.tmp", "1.idx", "direct.tmp.old"];
+    let own = ["0000000000000009.tmp", "00000000000000fe.idx", "direct.tmp"];
+    for name in foreign.iter().chain(&own) {
+        let path = Path::new("/journal/wal").join(name);
+        disk.open(&path, OpenMode::Create).unwrap().write_at(b"?", 0).unwrap();
+    }
+    drop(begin());
+    for name in foreign {
+        assert_eq!(named(&disk, name), [name], "it is somebody's");
+    }
+    for name in own {
+        assert_eq!(named(&disk, name), Vec::<String>::new());
+    }
 }
 
 #[test]
