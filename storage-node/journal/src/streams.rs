@@ -145,6 +145,11 @@ impl FileSpans {
         span.start = span.start.min(indexes.start);
         span.end = span.end.max(indexes.end);
     }
+
+    /// Entries of all streams, about: more if some were truncated.
+    pub(crate) fn rows(&self) -> u64 {
+        self.0.values().map(|indexes| indexes.end - indexes.start).sum()
+    }
 }
 
 /// A journal file that holds blocks.

@@ -27,6 +27,7 @@ use crate::format::{
     BLOCK_HEADER_BYTES, BlockHeader, FILE_HEADER_BYTES, FLAG_FILE_HEAD, FLAG_SESSION_START,
     FRAME_HEADER_BYTES, FrameKind, align_up,
 };
+use crate::index::ROW_BYTES;
 use crate::inline::is_lone;
 use crate::metrics::add;
 use crate::streams::{FileSpans, LiveFile, Stream};
@@ -211,7 +212,12 @@ impl Writer {
         let room = {
             let inner = self.core.lock();
             let current = inner.files.back().expect("there is always a current file");
-            current.end.checked_add(align_up(bytes)).is_some_and(|end| end <= current.file_bytes)
+            // Only a finished file's rows leave memory: with more in this one, publishes might never be let in again.
+            let rows_max = (self.core.config.resident_index_bytes() / ROW_BYTES).max(1);
+            let is_next_there = inner.next.is_some() && !inner.disk_full;
+            let ends_early = is_next_there && current.spans.rows() >= rows_max;
+            let end = current.end.checked_add(align_up(bytes)).filter(|end| *end <= current.file_bytes);
+            end.is_some() && !ends_early
         };
         if !room {
             self.rotate()?;

@@ -166,6 +166,22 @@ fn an_index_whose_sidecars_cannot_be_written_refuses_until_they_can() {
     assert_eq!(read_all(&journal, STREAM).len() as u64, index);
 }
 
+#[test]
+fn a_file_that_holds_more_entries_than_the_index_ends_early_and_nobody_is_refused_for_good() {
+    let disk = SimDisk::new();
+    let large = || JournalConfig { file_bytes: 4 << 20, max_bytes: 64 << 20, ..tiny() };
+    let (journal, _) = open_with(&disk, large());
+    for index in 0..200 {
+        until("rows leave memory", || journal.try_admit(2_000, Class::Data).is_ok());
+        fill(&journal, STREAM, index..index + 1);
+    }
+    assert_eq!(read_all(&journal, STREAM).len(), 200);
+    drop(journal);
+    let (journal, found) = open_with(&disk, large());
+    assert_eq!(found.streams[&STREAM].entries, 0..200);
+    assert!(journal.metrics().index_bytes <= large().index_bytes_max);
+}
+
 /// What may have become of a sidecar; the last is another file's.
 fn damages(disk: &SimDisk) -> Vec<Vec<u8>> {
     let read = |name: &str| {
