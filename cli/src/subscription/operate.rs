@@ -45,6 +45,7 @@ fn explained(found: &Value) -> Vec<String> {
         }
         "dead" => say("given up; `weir subscription redrive` delivers it again".to_owned()),
         "trimmed" => say(format!("retention removed it; the oldest is {}", found["start"])),
+        "absent" if found["end"] == 0 => say("not there yet; its partition has had no message".to_owned()),
         "absent" => say(format!("not there yet; the newest is below {}", found["end"])),
         _ => {}
     }
@@ -289,6 +290,9 @@ mod tests {
         let held =
             json!({"id": "0:7", "state": "leased", "holder": "w", "lease_expires_in_ms": 5, "attempts": 2});
         assert_eq!(explained(&held), ["0:7 is leased", "  leased by w for 5 ms more, attempt 2"]);
+        let absent = |end| explained(&json!({"id": "0:7", "state": "absent", "end": end})).swap_remove(1);
+        assert_eq!(absent(7), "  not there yet; the newest is below 7");
+        assert_eq!(absent(0), "  not there yet; its partition has had no message");
     }
 
     #[test]

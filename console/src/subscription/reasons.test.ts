@@ -24,6 +24,8 @@ describe('explanations', () => {
     );
     expect(standing(explained({ state: 'blocked', blocked_by: '0:5' }))).toContain('not settled: 0:5');
     expect(standing(explained({ state: 'trimmed' }))).toContain('oldest message is 3');
+    expect(standing(explained({ state: 'absent' }))).toContain('newest is below 90');
+    expect(standing(explained({ state: 'absent', end: 0 }))).toContain('its partition has had none');
     expect(standing(explained({ state: 'dead', attempts: 0 }))).toBe(
       'It was given up; redriving delivers it again.',
     );

@@ -35,7 +35,10 @@ const SENTENCES: Record<string, (explained: Explained) => string> = {
   // How often it was tried only its dead letter says.
   dead: () => 'It was given up; redriving delivers it again.',
   trimmed: ({ start }) => `Retention has removed it; the oldest message is ${grouped(start)}.`,
-  absent: ({ end }) => `There is no such message yet; the newest is below ${grouped(end)}.`,
+  absent: ({ end }) =>
+    end === 0
+      ? 'There is no such message yet; its partition has had none.'
+      : `There is no such message yet; the newest is below ${grouped(end)}.`,
 };
 
 /** Where it stands, in a sentence. */
