@@ -6,9 +6,9 @@ use bytes::Bytes;
 use prost::Message;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    ConsumeEvent, ConsumeRequest, Credit, DeleteSubscriptionRequest, DescribeSubscriptionRequest,
-    LeaveRequest, Left, Method, NotDone, Packet, PartRef, SettleAction, SettleOutcome, SettleRun,
-    SettleRunsAnswer, SettleRunsRequest, SubscriptionConfig, SubscriptionDescription,
+    ConsumeEvent, ConsumeRequest, Credit, DeleteSubscriptionRequest, DescribeSubscriptionRequest, LeaseList,
+    LeaveRequest, Left, ListLeasesRequest, Method, NotDone, Packet, PartRef, SettleAction, SettleOutcome,
+    SettleRun, SettleRunsAnswer, SettleRunsRequest, SubscriptionConfig, SubscriptionDescription,
     UpdateSubscriptionRequest,
 };
 use weir_storage_node::RunningNode;
@@ -197,6 +197,29 @@ async fn who_comes_back_within_the_grace_takes_its_leases_over() {
     }
     let (again, found) = other.next().await;
     assert_eq!((found, again.runs[0].attempt), (vec!["a".to_owned()], 2));
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_leases_over_and_loses_its_way_to_the_node_still_has_them_when_it_is_back() {
+    const LONG: Duration = Duration::from_secs(10);
+    let play = Play::start(|config| config).await;
+    play.publish(&["a"]).await;
+    let mut first = play.consume(&ConsumeRequest { grace_ms: 60_000, ..play.ask("first", PLENTY) }).await;
+    first.next().await;
+    drop(first);
+    let back =
+        ConsumeRequest { takes_over: Some("first".into()), grace_ms: 2_000, ..play.ask("second", PLENTY) };
+    for _ in 0..2 {
+        until("the one before is gone", || has_streams(&play.node, 0)).await;
+        let mut again = play.consume(&back).await;
+        assert!(again.is_quiet().await, "it has what it had");
+        let listed = ListLeasesRequest { part: play.part, limit: 1, ..ListLeasesRequest::default() };
+        let listed: LeaseList = call(&play.link, Method::ListLeases, &listed).await.unwrap();
+        let (held, until_ms) = (&listed.leases[0], listed.leases[0].grant.unwrap().expires_in_ms);
+        assert!(u128::from(until_ms) > LONG.as_millis(), "{held:?} ends with the grace of a call that broke");
+        assert_eq!(held.holder, "second");
+    }
     play.stop().await;
 }
 

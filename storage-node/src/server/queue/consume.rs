@@ -76,7 +76,10 @@ async fn serve(shard: ShardHandle, room: Room, body: Bytes, reply: &Reply) -> Re
     let connection = {
         let (mut held, _) = part.lock(&queue)?;
         if let Some(old) = &request.takes_over {
-            held.leases.take_over(old, &Arc::from(request.holder.as_str()), clock::now());
+            let (new, now) = (Arc::from(request.holder.as_str()), clock::now());
+            held.leases.take_over(old, &new, now);
+            // The call that it comes in the place of may have got here, and have taken them over before it broke.
+            held.leases.take_over(&request.holder, &new, now);
         }
         held.cursor.connect(&request.holder, request.takes_over.as_deref())
     };

@@ -72,7 +72,7 @@ impl Part {
     /// The next stream's totals count from here; it takes over what the last one left.
     pub(super) fn restart(&mut self, base: Credit) {
         self.base = base;
-        self.request.takes_over = Some(self.request.holder.clone());
+        come_back(&mut self.request);
     }
 
     /// Its stream is over, and no other is looked for.
@@ -151,5 +151,28 @@ impl Part {
         let attempts = self.attempts.get_or_insert_with(|| storage.attempts(Instant::now() + PATIENCE));
         let recovered = storage.recover(self.shard, error, attempts).await;
         recovered.map_err(|failure| failure.with_partition(self.partition))
+    }
+}
+
+/// The next call of a consumer takes over what the one before left, and what that one was to take over: it may not
+/// have got so far.
+fn come_back(request: &mut ConsumeRequest) {
+    let own = request.holder.clone();
+    request.takes_over.get_or_insert(own);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_back_takes_over_its_own_and_what_it_was_to_take_over() {
+        let mut request = ConsumeRequest { holder: "tab (new/1/0)".into(), ..ConsumeRequest::default() };
+        come_back(&mut request);
+        assert_eq!(request.takes_over.as_deref(), Some("tab (new/1/0)"));
+        // The node takes over what is its own besides.
+        request.takes_over = Some("tab (old/1/".into());
+        come_back(&mut request);
+        assert_eq!(request.takes_over.as_deref(), Some("tab (old/1/"));
     }
 }
