@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::arrived::Arrived;
 use super::identity::Identity;
+use super::latencies::Latencies;
 use super::schedule::Window;
-use super::tally::Latencies;
 
 /// What one reader has got of the writers that it follows.
 #[derive(Debug)]

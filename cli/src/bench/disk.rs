@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use weir_journal::BareLoop;
 
-use super::http::noise;
-use super::result::{Percentiles, RunResult};
-use super::tally::Latencies;
+use super::latencies::Latencies;
+use super::noise::noise;
+use super::result::{Figure, Percentiles, RunResult};
 use super::target::Target;
 use crate::args::Rate;
 
@@ -63,9 +63,20 @@ pub(super) async fn measure(target: &Target, rate: Rate, result: &mut RunResult)
     result.latencies.push(Percentiles::of(name(gap), &syncs));
     // A disk that never rests is nothing to compare a loaded server with.
     if !gap.is_zero() {
-        result.compare_with_disk();
+        compare(result);
     }
     Ok(())
+}
+
+/// Adds how the median confirm compares with the median write and sync beside it.
+pub(super) fn compare(result: &mut RunResult) {
+    let p50 = |is: fn(&str) -> bool| result.latencies.iter().find(|it| is(&it.name)).map(|it| it.p50_us);
+    let confirm = p50(|name| name == "confirm");
+    if let (Some(confirm), Some(sync @ 1..)) = (confirm, p50(is_name)) {
+        #[expect(clippy::cast_precision_loss, reason = "microseconds below a minute")]
+        let ratio = confirm as f64 / sync as f64;
+        result.figures.push(Figure::new("confirm_p50_per_disk_p50", ratio));
+    }
 }
 
 /// Name of times with pauses of `gap` between them.
@@ -74,7 +85,7 @@ pub(super) fn name(gap: Duration) -> &'static str {
 }
 
 /// Whether a name is one of those.
-pub(super) fn is_name(text: &str) -> bool {
+fn is_name(text: &str) -> bool {
     [AT_ONCE, PACED].contains(&text)
 }
 

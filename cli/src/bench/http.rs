@@ -9,16 +9,16 @@ use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rand::RngCore as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::Bench;
 use super::disk;
+use super::latencies::Latencies;
 use super::meter::{Meter, Used};
+use super::noise::noise;
 use super::poster::{Poster, host};
 use super::result::{Figure, Percentiles, RunResult};
-use super::tally::Latencies;
 use super::target::Target;
 use crate::args::{HttpArgs, PeerArgs, Rate};
 
@@ -231,13 +231,6 @@ async fn round(
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown to three digits")]
     let per_s = latencies.count() as f64 / seconds;
     Ok(Round { latencies, per_s, used })
-}
-
-/// Bytes that do not compress.
-pub(super) fn noise(bytes: usize) -> Bytes {
-    let mut noise = vec![0; bytes];
-    rand::rng().fill_bytes(&mut noise);
-    noise.into()
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

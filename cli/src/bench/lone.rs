@@ -9,11 +9,11 @@ use bytes::Bytes;
 
 use super::Bench;
 use super::disk::{self, Disk};
-use super::http::noise;
+use super::latencies::Latencies;
 use super::meter::Meter;
+use super::noise::noise;
 use super::poster::Poster;
 use super::result::{Percentiles, RunResult};
-use super::tally::Latencies;
 use super::target::Target;
 use crate::args::{LoneArgs, Rate};
 
@@ -71,7 +71,7 @@ impl Pair {
         let mut result = RunResult::new("lone", case);
         (result.warmup_s, result.seconds) = (warmup_s, used.seconds);
         result.latencies = vec![Percentiles::of("confirm", &posts), Percentiles::of(disk::name(gap), &syncs)];
-        result.compare_with_disk();
+        disk::compare(&mut result);
         result.figures.extend(used.figures(count, self.body.len()));
         Ok(result)
     }

@@ -10,7 +10,8 @@
 //!   http      one message per POST, beside the same server's empty answer; the same load against others
 //!   lone      one POST at a time, beside the disk's own sync     disk    what that takes
 //!   idle      many topics that nobody uses, many WebSockets that say nothing
-//!   tally     what was seen, in histograms     process, meter  what it cost
+//!   tally     what was seen                    latencies times, in a histogram
+//!   process, meter  what it cost              noise     bytes that do not compress
 //!   result    a run's result                   table     results as Markdown
 //!   matrix    runs named sets of all these     sets      what is in them
 //!   poster    a lean HTTP client
@@ -24,9 +25,11 @@ mod disk;
 mod http;
 mod identity;
 mod idle;
+mod latencies;
 mod lone;
 mod matrix;
 mod meter;
+mod noise;
 mod poster;
 mod process;
 mod result;

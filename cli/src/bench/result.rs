@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::check::Faults;
-use super::tally::Latencies;
+use super::latencies::Latencies;
 use crate::output;
 
 /// A generator that is later than this with one message in a hundred does not make the load that was asked for.
@@ -192,17 +192,6 @@ impl RunResult {
         if others > OTHERS_PCT_MAX {
             self.remarks
                 .push(format!("the machine was busy: {others:.0} % of its processors did other work"));
-        }
-    }
-
-    /// Adds how the median confirm compares with the disk's median write and sync beside it.
-    pub(super) fn compare_with_disk(&mut self) {
-        let p50 = |is: fn(&str) -> bool| self.latencies.iter().find(|it| is(&it.name)).map(|it| it.p50_us);
-        let confirm = p50(|name| name == "confirm");
-        if let (Some(confirm), Some(sync @ 1..)) = (confirm, p50(super::disk::is_name)) {
-            #[expect(clippy::cast_precision_loss, reason = "microseconds below a minute")]
-            let ratio = confirm as f64 / sync as f64;
-            self.figures.push(Figure::new("confirm_p50_per_disk_p50", ratio));
         }
     }
 

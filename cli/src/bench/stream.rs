@@ -3,6 +3,7 @@
 mod apart;
 mod cold;
 mod crew;
+mod door;
 mod node;
 mod payloads;
 mod publishing;
@@ -26,7 +27,8 @@ use serde_json::json;
 
 use self::apart::Apart;
 pub(super) use self::apart::client;
-use self::crew::{Crew, Door, Members};
+use self::crew::{Crew, Members};
+use self::door::Door;
 use self::payloads::Noise;
 use self::shape::Consumption;
 pub(super) use self::shape::Shape;

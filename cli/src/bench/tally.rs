@@ -1,68 +1,14 @@
-//! What was seen: latencies, and which messages arrived.
+//! What was seen by a run, or by one of its tasks: counts, latencies, and which messages arrived.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::arrived::Arrived;
 use super::check::{Check, Faults};
 use super::identity::Identity;
+use super::latencies::Latencies;
 use super::schedule::Window;
-
-/// A minute in microseconds: what took longer counts as that.
-const LATENCY_US_MAX: u64 = 60_000_000;
-
-/// Microseconds, to three digits. Between processes: each value with its count.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
-pub(super) struct Latencies(Histogram<u64>);
-
-impl From<Vec<(u64, u64)>> for Latencies {
-    fn from(counts: Vec<(u64, u64)>) -> Self {
-        let mut latencies = Self::new();
-        counts.into_iter().for_each(|(us, count)| latencies.record(us, count));
-        latencies
-    }
-}
-
-impl From<Latencies> for Vec<(u64, u64)> {
-    fn from(latencies: Latencies) -> Self {
-        latencies.0.iter_recorded().map(|it| (it.value_iterated_to(), it.count_at_value())).collect()
-    }
-}
-
-impl Latencies {
-    pub(super) fn new() -> Self {
-        let bounds = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3);
-        Self(bounds.expect("the bounds are constants that the histogram accepts"))
-    }
-
-    pub(super) fn record(&mut self, us: u64, count: u64) {
-        self.0.saturating_record_n(us.max(1), count);
-    }
-
-    pub(super) fn record_time(&mut self, time: Duration) {
-        self.record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), 1);
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("both have the same bounds");
-    }
-
-    pub(super) fn count(&self) -> u64 {
-        self.0.len()
-    }
-
-    pub(super) fn at(&self, quantile: f64) -> u64 {
-        self.0.value_at_quantile(quantile)
-    }
-
-    pub(super) fn max(&self) -> u64 {
-        self.0.max()
-    }
-}
 
 /// All of a run, or one task's share of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -171,7 +117,7 @@ mod tests {
         assert!([0, 1, 64, 64, 200].into_iter().all(|seq| settled.take(seq)));
         let line = serde_json::to_string(&theirs).unwrap();
         let back: Tally = serde_json::from_str(&line).unwrap();
-        assert_eq!(back.confirm.0, theirs.confirm.0);
+        assert_eq!(back.confirm, theirs.confirm);
         assert_eq!((back.faults, &back.settled), (theirs.faults, &theirs.settled));
         let mut both = Tally::new();
         both.add(&back);

@@ -7,7 +7,8 @@ use anyhow::Context as _;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::node::{NodeDoor, NodeReader};
+use super::door::Door;
+use super::node::NodeReader;
 use super::reader::Reader;
 use super::shape::Consumption;
 use super::sse::SseReader;
@@ -15,36 +16,11 @@ use super::worker::Worker;
 use super::writer::Writer;
 use super::ws_worker::WsWorker;
 use super::{Shared, reader};
-use crate::args::{Connect, Over, Transport};
+use crate::args::{Over, Transport};
 use crate::bench::schedule::{self, Window};
 use crate::bench::tally::Tally;
 use crate::bench::target::Reach;
 use crate::client::Encoding;
-
-/// How those of this process get to the product.
-pub(super) enum Door {
-    Gateway(Connect),
-    /// Past the gateway: one connection for all, as a gateway would have.
-    Node(NodeDoor),
-}
-
-impl Door {
-    /// The way that a transport asks for.
-    pub(super) async fn open(reach: &Reach, transport: Transport) -> anyhow::Result<Self> {
-        Ok(match transport {
-            Transport::Internal => Self::Node(NodeDoor::open(reach).await?),
-            _ => Self::Gateway(reach.connect.clone()),
-        })
-    }
-
-    /// For what only gateways do.
-    pub(super) fn gateway(&self) -> anyhow::Result<&Connect> {
-        match self {
-            Self::Gateway(connect) => Ok(connect),
-            Self::Node(_) => anyhow::bail!("a storage node is asked for what only a gateway does"),
-        }
-    }
-}
 
 /// Which members are meant: those whose number leaves `client` when divided by `clients`.
 #[derive(Debug, Clone, Copy)]

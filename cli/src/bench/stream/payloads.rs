@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::bench::http::noise;
 use crate::bench::identity::Identity;
+use crate::bench::noise::noise;
 
 /// Bytes before noise comes again: more than any batch, or block of a pack, holds. A compressor must not find
 /// a message in another.

@@ -11,7 +11,7 @@ use weir_protocol::rpc::Level;
 use weir_protocol::ws::{Channel, ClientFrame, Limit, Open, Producer, Pub, ServerFrame};
 
 use super::Shared;
-use super::crew::Door;
+use super::door::Door;
 use super::node::NodePublishing;
 use super::reader::encoding;
 use crate::args::Connect;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::crew::Door;
+use super::door::Door;
 use super::shape::Consumption;
 use super::{LEAD, Shared, crew, mebibytes, progress, writer};
 use crate::bench::meter::{Meter, Used};

@@ -10,7 +10,7 @@ use weir_protocol::ids::{Epoch, ProducerKey, Seq};
 use weir_protocol::ws::Limit;
 
 use super::Shared;
-use super::crew::Door;
+use super::door::Door;
 use super::payloads::Payloads;
 use super::publishing::{News, Publishing};
 use crate::bench::identity::Identity;
