@@ -19,7 +19,7 @@ use weir_protocol::rpc::{
 };
 use weir_transport::{CreditHandle, Reply};
 
-use super::dispatch::decode;
+use super::decode::decode;
 use super::sent::Sent;
 use crate::read::{Allowance, Bounds, EarlyReader, ReadBatches, Reader, parse_filter};
 use crate::replica::ShardHandle;

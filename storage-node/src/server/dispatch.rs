@@ -186,8 +186,3 @@ fn answer_bytes(reply: Reply, result: Result<Bytes, Refusal>) {
         Err(refusal) => reply.refuse(refusal),
     }
 }
-
-/// Reads a request's message.
-pub(super) fn decode<M: Message + Default>(body: Bytes) -> Result<M, Refusal> {
-    M::decode(body).map_err(|error| Refusal::new(ErrorCode::Malformed, error.to_string()))
-}

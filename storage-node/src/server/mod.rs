@@ -9,6 +9,7 @@
 //!   partition's messages are in the object store.
 
 mod cursor;
+mod decode;
 mod dispatch;
 mod publish;
 mod queue;

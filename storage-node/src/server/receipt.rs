@@ -11,7 +11,7 @@ use weir_protocol::limits::WAIT_MS_MAX;
 use weir_protocol::rpc::{ConfirmState, ConfirmStateRequest, Level, Refusal};
 use weir_transport::CreditHandle;
 
-use super::dispatch::decode;
+use super::decode::decode;
 use super::publish::NOT_ARCHIVED_HERE;
 use crate::replica::ShardHandle;
 use crate::shard::state::PartitionKey;

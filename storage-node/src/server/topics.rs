@@ -17,7 +17,7 @@ use weir_protocol::rpc::{
     UpdateSubscriptionRequest, UpdateTopicRequest,
 };
 
-use super::dispatch::decode;
+use super::decode::decode;
 use super::publish::fits_entry;
 use super::room::Room;
 use super::whereabouts::Whereabouts;

@@ -6,7 +6,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId};
 use weir_protocol::rpc::{At, Position, Refusal, TrimAnswer, TrimRequest};
 
-use super::dispatch::decode;
+use super::decode::decode;
 use super::room::Room;
 use crate::read::Reader;
 use crate::replica::ShardHandle;

@@ -20,7 +20,7 @@ use crate::clock;
 use crate::read::{Allowance, Reader};
 use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
-use crate::server::dispatch::decode;
+use crate::server::decode::decode;
 use crate::subscription::{Connection, Fence, Lot};
 
 /// Records that one step leases.

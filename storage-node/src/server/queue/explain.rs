@@ -9,7 +9,7 @@ use super::{PartHandle, View};
 use crate::clock;
 use crate::read::{Allowance, Reader};
 use crate::replica::{Held, ShardHandle};
-use crate::server::dispatch::decode;
+use crate::server::decode::decode;
 use crate::subscription::Fate;
 
 /// Nobody consumes if nobody has pulled for this long, in milliseconds.

@@ -13,7 +13,7 @@ use weir_protocol::rpc::{
 use super::{PartHandle, View};
 use crate::clock;
 use crate::replica::ShardHandle;
-use crate::server::dispatch::decode;
+use crate::server::decode::decode;
 use crate::shard::state::part_key;
 use crate::subscription::{Moment, Part, Stood};
 

@@ -21,7 +21,7 @@ use crate::clock;
 use crate::read::{Allowance, Reader};
 use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
-use crate::server::dispatch::decode;
+use crate::server::decode::decode;
 use crate::subscription::{
     Action, Ask, Delivered, Effect, Fence, Grant, Leases, Part, PartEvent, PullKey, Settle, Taken, Verdict,
 };

@@ -8,7 +8,7 @@ use super::seek::{begin_move, finish_move};
 use super::stream::refuse_stream;
 use crate::replica::ShardHandle;
 use crate::server::Room;
-use crate::server::dispatch::decode;
+use crate::server::decode::decode;
 use crate::subscription::{Fence, Forgotten, PartEvent, Seek};
 
 /// Purges a part, or says what that would do. Everything is a seek to the end that forgets dead letters as

@@ -17,7 +17,7 @@ use super::stream::refuse_stream;
 use crate::read::{Allowance, Reader};
 use crate::replica::ShardHandle;
 use crate::server::Room;
-use crate::server::dispatch::decode;
+use crate::server::decode::decode;
 use crate::subscription::{Fence, PartEvent};
 
 pub(in crate::server) async fn redrive(

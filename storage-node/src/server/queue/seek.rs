@@ -11,7 +11,7 @@ use crate::clock;
 use crate::read::Reader;
 use crate::replica::{Held, Queue, ShardHandle};
 use crate::server::Room;
-use crate::server::dispatch::decode;
+use crate::server::decode::decode;
 use crate::subscription::{Fence, Leases, PartEvent, Seek, SeekPreview};
 
 /// Moves a part, or says what that would do.

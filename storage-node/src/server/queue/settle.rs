@@ -17,7 +17,7 @@ use crate::clock;
 use crate::read::keep_returning;
 use crate::replica::{Queue, ShardHandle};
 use crate::server::Room;
-use crate::server::dispatch::decode;
+use crate::server::decode::decode;
 use crate::shard::entry::SUB_BATCHES_BYTES_MAX;
 use crate::subscription::{Action, Dead, Effect, Fence, Nacked, PartEvent, Settle, Verdict};
 

@@ -17,7 +17,7 @@ use weir_transport::{CreditHandle, Reply};
 use crate::clock;
 use crate::metrics::NodeMetrics;
 use crate::replica::{ShardHandle, SharedRoster};
-use crate::server::dispatch::decode;
+use crate::server::decode::decode;
 use crate::subscription::{Attend, Lot, Portion, SharedPart, Shifted};
 
 /// Answers one consumer, as soon as its share is another than it knows.
