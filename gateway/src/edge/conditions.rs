@@ -10,7 +10,7 @@ use weir_protocol::decimal::decimal;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId};
 
-use super::dispatch::Call;
+use super::call::Call;
 use crate::api::Problem;
 
 const IF_MATCH: &str = "If-Match";

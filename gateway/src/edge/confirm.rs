@@ -12,8 +12,9 @@ use weir_protocol::limits::CLIENT_ID_BYTES_MAX;
 use weir_protocol::rpc::{Level, Stages};
 use weir_protocol::ws::StageMicros;
 
+use super::answer::empty;
+use super::call::{Call, Edge};
 use super::conditions::{Condition, Tails, if_match_tail, if_none_match};
-use super::dispatch::{Call, Edge, empty};
 use super::repeated;
 use crate::api::{CONFIRM_DEADLINE_MS_MAX, Problem};
 use crate::service::ServiceError;

@@ -19,7 +19,7 @@ use rust_embed::RustEmbed;
 use weir_protocol::error::ErrorCode;
 
 use super::accept::weight;
-use super::dispatch::empty;
+use super::answer::empty;
 use crate::api::Problem;
 
 /// `console/dist`. A release build embeds it; a debug build reads it when asked, so that the console can be

@@ -3,196 +3,35 @@
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{
-    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_VERSION, VARY,
-};
+use http::header::{ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, RETRY_AFTER, SEC_WEBSOCKET_VERSION, VARY};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
-use parking_lot::Mutex;
-use prometheus::{IntCounterVec, Registry};
-use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, watch};
 use ulid::Ulid;
-use weir_protocol::decimal::integer;
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::ids::{Name, TopicPath};
-use weir_protocol::limits::INTEGER_MAX;
-use weir_protocol::objects;
+use weir_protocol::ids::Name;
 use weir_protocol::rpc::Level;
 use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 
-use super::body::{BodyBudget, too_large};
-use super::console::Console;
-use super::counts::QueueCounts;
+use super::answer::{empty, json, with_type};
+use super::call::{Call, Edge, UNROUTED, permitted};
 use super::route::Route;
 use super::{
     confirm, events, forks, namespaces, operate, origin, publish, queues, read, receipts, removal, repeated,
     subscriptions, topics,
 };
 use crate::api::operations::{PUBLIC, Target};
-use crate::api::{
-    CONFIG_BYTES_MAX, Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX, Service,
-};
-use crate::auth::{Authenticator, Credentials, KeptHeaders, Op, Principal, Resource, authorize};
-use crate::config::GatewayConfig;
-use crate::service::Services;
-use crate::stages::StageSeconds;
-use crate::ws::{self, WebSockets};
+use crate::api::{Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX, Service};
+use crate::auth::{Credentials, KeptHeaders, Principal, Resource};
+use crate::ws;
 
 /// Whoever asks whether the gateway is ready gets an answer within this.
 const READY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
-/// The operation of what belongs to none, among counted requests.
-const UNROUTED: &str = "none";
-
-/// What every request needs.
-pub(crate) struct Edge {
-    /// Settings.
-    pub(crate) config: GatewayConfig,
-    /// The operator console.
-    pub(crate) console: Console,
-    /// What handlers are given.
-    pub(crate) services: Services,
-    /// WebSockets.
-    pub(crate) sockets: WebSockets,
-    /// Who is calling.
-    pub(crate) authenticator: Box<dyn Authenticator>,
-    /// Bodies of requests.
-    pub(crate) bodies: BodyBudget,
-    /// Counters and histograms.
-    pub(crate) registry: Registry,
-    /// Requests by operation and status class.
-    pub(crate) requests: IntCounterVec,
-    /// Seconds per stage of confirmed publishes.
-    pub(crate) stages: StageSeconds,
-    /// Pulls, and what became of what they leased.
-    pub(crate) queue_counts: QueueCounts,
-    /// Becomes true when the gateway shuts down.
-    pub(crate) drain: watch::Receiver<bool>,
-    /// The OpenAPI document, made once.
-    pub(crate) openapi: Bytes,
-    /// No new work: `/readyz` says so.
-    pub(crate) is_draining: AtomicBool,
-}
-
-impl Edge {
-    /// Counts the answer to what belongs to no operation.
-    pub(crate) fn count_unrouted(&self, status: u16) {
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        self.requests.with_label_values(&[UNROUTED, class(status)]).inc();
-    }
-}
-
-/// A request that may be handled.
-pub(super) struct Call {
-    pub(super) edge: Arc<Edge>,
-    pub(super) route: Route,
-    pub(super) principal: Principal,
-    /// As it was requested, for links.
-    pub(super) path: String,
-    /// What stands behind its `?`, as it came.
-    pub(super) query: String,
-    pub(super) headers: HeaderMap,
-    pub(super) received: Instant,
-    /// Names it in logs and problems.
-    pub(super) request_id: Ulid,
-    /// Behind a lock only because a body may not be shared between threads; a call has one owner.
-    body: Mutex<Option<Body>>,
-    /// The body's place in the budget, while the request is handled.
-    held: Option<OwnedSemaphorePermit>,
-}
-
-impl Call {
-    /// What `waiting` finds, which takes up to `wait`; once the gateway stops, what `at_once` does.
-    pub(super) async fn waited<T: Send>(
-        &self,
-        wait: Duration,
-        waiting: impl Future<Output = T> + Send,
-        at_once: impl Future<Output = T> + Send,
-    ) -> T {
-        let mut drain = self.edge.drain.clone();
-        // An error means that the gateway is gone: the same.
-        let stops = async { drop(drain.wait_for(|drains| *drains).await) };
-        tokio::select! {
-            biased;
-            found = waiting => found,
-            () = stops, if !wait.is_zero() => at_once.await,
-        }
-    }
-
-    /// The topic that the path names.
-    pub(super) fn topic(&self) -> Result<TopicPath, Problem> {
-        Ok(TopicPath {
-            tenant: self.principal.tenant.clone(),
-            namespace: self.route.name("ns")?,
-            topic: self.route.name("topic")?,
-        })
-    }
-
-    /// A header's text.
-    pub(super) fn header(&self, name: &'static str) -> Result<Option<&str>, Problem> {
-        let mut values = self.headers.get_all(name).iter();
-        let Some(value) = values.next() else { return Ok(None) };
-        if values.next().is_some() {
-            return Err(Problem::invalid_header(name, "given twice"));
-        }
-        value.to_str().map(Some).map_err(|_| Problem::invalid_header(name, "not visible ASCII"))
-    }
-
-    /// A header's number, which JSON can tell.
-    pub(super) fn header_number(&self, name: &'static str) -> Result<Option<u64>, Problem> {
-        let parse = |text: &str| {
-            let why = || format!("{text:?} is no number from 0 to {INTEGER_MAX}");
-            integer(text).ok_or_else(|| Problem::invalid_header(name, why()))
-        };
-        self.header(name)?.map(parse).transpose()
-    }
-
-    /// The whole body, at most `limit` bytes; more is refused before it is buffered.
-    pub(super) async fn body(&mut self, limit: usize) -> Result<Bytes, Problem> {
-        let declared = self.headers.get(http::header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
-        if declared.and_then(|text| text.parse::<usize>().ok()).is_some_and(|length| length > limit) {
-            return Err(too_large(limit));
-        }
-        let Some(body) = self.body.get_mut().take() else { return Ok(Bytes::new()) };
-        let held = self.edge.bodies.read(body, limit).await?;
-        self.held = held.permit;
-        Ok(held.bytes)
-    }
-
-    /// The body as JSON; an empty one is the type's default.
-    pub(super) async fn json<T: serde::de::DeserializeOwned + Default>(&mut self) -> Result<T, Problem> {
-        from_json(&self.body(CONFIG_BYTES_MAX).await?)
-    }
-}
-
-/// A body as JSON; an empty one is the type's default.
-pub(super) fn from_json<T: serde::de::DeserializeOwned + Default>(body: &[u8]) -> Result<T, Problem> {
-    if body.is_empty() {
-        return Ok(T::default());
-    }
-    objects::from_slice(body).map_err(|error| wrong::<T>("", body, &error.to_string()))
-}
-
-/// The refusal of JSON from which no `T` could be read; `why` is what its reader says, `line` where it stands.
-pub(super) fn wrong<'a, T: serde::Deserialize<'a>>(line: &str, json: &'a [u8], why: &str) -> Problem {
-    Problem::malformed_at(line, why, || objects::place_of_error::<T>(json))
-}
-
-const fn class(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        100..=199 => "1xx",
-        200..=299 => "2xx",
-        300..=399 => "3xx",
-        400..=499 => "4xx",
-        _ => "5xx",
-    }
-}
 
 /// Answers one request.
 pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>) -> Response {
@@ -233,7 +72,7 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     if let Some(reader) = reader {
         origin::add_cors(reader, headers);
     }
-    edge.requests.with_label_values(&[operation, class(status)]).inc();
+    edge.count(operation, status);
     if is_head {
         *response.body_mut() = Body::empty();
     }
@@ -267,18 +106,7 @@ async fn serve(
     if id == "openWebSocket" {
         return (id, open_websocket(edge, peer, head, principal));
     }
-    let call = Call {
-        edge: Arc::clone(edge),
-        route,
-        principal,
-        path: head.uri.path().to_owned(),
-        query: head.uri.query().unwrap_or_default().to_owned(),
-        headers: head.headers,
-        received,
-        request_id,
-        body: Mutex::new(Some(body)),
-        held: None,
-    };
+    let call = Call::new(Arc::clone(edge), route, principal, head, body, (received, request_id));
     (id, run(id, call).await)
 }
 
@@ -399,15 +227,6 @@ fn allowed(route: &Route, principal: &Principal) -> Result<(), Problem> {
     }
 }
 
-/// Asks the one decision.
-pub(super) fn permitted(principal: &Principal, op: Op, resource: &Resource<'_>) -> Result<(), Problem> {
-    authorize(principal, op, resource).map_err(|denied| {
-        let mut problem = Problem::new(ErrorCode::Forbidden, denied.to_string());
-        problem.missing_grant = Some(format!("{} {}", denied.op, denied.resource));
-        problem
-    })
-}
-
 /// What there is most of has its room in each request. Anything else takes its own: with every message it would be
 /// twice as much.
 async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
@@ -494,28 +313,6 @@ async fn service(edge: &Edge) -> Result<Response, Problem> {
             subprotocols: vec![SUBPROTOCOL_JSON.to_owned(), SUBPROTOCOL_BINARY.to_owned()],
         },
     )
-}
-
-/// An answer without a body.
-pub(super) fn empty(status: StatusCode) -> Response {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = status;
-    response
-}
-
-fn with_type(media: &'static str, body: Bytes) -> Response {
-    let mut response = Response::new(Body::from(body));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
-    response
-}
-
-/// A JSON answer.
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Result<Response, Problem> {
-    let body =
-        serde_json::to_vec(value).map_err(|error| Problem::new(ErrorCode::Internal, error.to_string()))?;
-    let mut response = with_type("application/json", body.into());
-    *response.status_mut() = status;
-    Ok(response)
 }
 
 fn problem_response(mut problem: Problem, request_id: Ulid) -> Response {

@@ -23,7 +23,8 @@ use weir_protocol::limits::SSE_TOPICS_MAX;
 use weir_protocol::rpc::Credit;
 
 use super::accept::Accepted;
-use super::dispatch::{Call, empty};
+use super::answer::empty;
+use super::call::Call;
 use super::{read, record};
 use crate::api::Problem;
 use crate::service::ServiceError;

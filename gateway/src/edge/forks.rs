@@ -7,7 +7,7 @@ use weir_protocol::ids::{Name, TimestampMs};
 use weir_protocol::rpc::{At, SubscriptionConfig, snapshot_named};
 use weir_protocol::start::{Start, parse_from};
 
-use super::dispatch::{Call, permitted};
+use super::call::{Call, permitted};
 use super::subscriptions::{may_connect, path, shown_as};
 use crate::api::{ForkSubscription, Problem};
 use crate::auth::{Op, Resource};

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   hyper ─▶ dispatch: Host, Origin, route, parameters, authorize ─▶ handlers ─▶ services
+//!   call       what handlers are given                        answer    what they give back       from_json  bodies
 //!   handlers   topics, namespaces, publish, receipts, read, events
 //!              subscriptions (what is set), forks, queues (pull, settle, seek, leases), operate (state, explain,
 //!              redrive), outputs (what a settle publishes), removal (purge, trim)
@@ -18,8 +19,10 @@
 //! is served before it was authorised.
 
 mod accept;
+mod answer;
 mod attribute;
 mod body;
+mod call;
 mod conditions;
 mod confirm;
 mod console;
@@ -28,6 +31,7 @@ mod dispatch;
 mod encoding;
 mod events;
 mod forks;
+mod from_json;
 mod input;
 pub(crate) mod measured;
 mod mismatch;
@@ -48,6 +52,7 @@ mod subscriptions;
 mod topics;
 
 pub(crate) use body::BodyBudget;
+pub(crate) use call::Edge;
 pub(crate) use console::Console;
 pub(crate) use counts::QueueCounts;
-pub(crate) use dispatch::{Edge, handle};
+pub(crate) use dispatch::handle;

@@ -6,8 +6,9 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
 use weir_protocol::rpc;
 
+use super::answer::{empty, json};
+use super::call::Call;
 use super::conditions::{Condition, for_any, if_match_namespace};
-use super::dispatch::{Call, empty, json};
 use super::mismatch::with_differences;
 use super::topics::{add_place, add_tag, must_be_new, page_limit, tag, tagged};
 use crate::api::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem, check_origins};

@@ -8,7 +8,8 @@ use weir_protocol::filter::Filter;
 use weir_protocol::limits::REDRIVE_RECORDS_MAX;
 use weir_protocol::rpc::Standing;
 
-use super::dispatch::{Call, json};
+use super::answer::json;
+use super::call::Call;
 use super::queues::{list, listed};
 use super::subscriptions::{check_if_match, path};
 use crate::api::{self, Explained, Problem, Redriven};

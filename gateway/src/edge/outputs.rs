@@ -12,8 +12,10 @@ use weir_protocol::ids::{Name, TopicPath};
 use weir_protocol::objects;
 use weir_protocol::rpc::{Level, SettleAction};
 
+use super::answer::json;
+use super::call::{Call, permitted};
 use super::confirm::confirm_deadline;
-use super::dispatch::{Call, json, permitted, wrong};
+use super::from_json::wrong;
 use super::input;
 use super::publish::now_ms;
 use super::topics::level;

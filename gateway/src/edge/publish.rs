@@ -7,9 +7,10 @@ use weir_protocol::ids::Offset;
 use weir_protocol::limits::HTTP_BATCH_BYTES_MAX;
 use weir_protocol::rpc::Level;
 
+use super::answer::json;
+use super::call::Call;
 use super::conditions::Tails;
 use super::confirm;
-use super::dispatch::{Call, json};
 use super::input::{self, Form};
 use super::topics::level;
 use crate::api::{self, BatchPublished, BatchResult, Problem};

@@ -15,10 +15,12 @@ use weir_protocol::limits::{
 use weir_protocol::rpc::{At, LeaseInfo, SettleAction, Standing, snapshot_name, snapshot_named};
 use weir_protocol::start::{Start, parse_from};
 
+use super::answer::json;
 use super::body::too_large;
+use super::call::Call;
 use super::confirm::idempotency_key;
-use super::dispatch::{Call, from_json, json};
 use super::forks::moment;
+use super::from_json::from_json;
 use super::outputs;
 use super::position;
 use super::read::partition;

@@ -16,7 +16,8 @@ use weir_protocol::limits::INTEGER_MAX;
 use weir_protocol::rpc::Level;
 
 use super::accept::Accepted;
-use super::dispatch::{Call, empty, json};
+use super::answer::{empty, json};
+use super::call::Call;
 use super::route::is_of;
 use super::{encoding, record};
 use crate::api::{Current, Next, Problem, ReadPage, Record};

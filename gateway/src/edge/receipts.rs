@@ -7,7 +7,8 @@ use http::StatusCode;
 use http::header::CACHE_CONTROL;
 use weir_protocol::rpc::Level;
 
-use super::dispatch::{Call, json};
+use super::answer::json;
+use super::call::Call;
 use super::topics::level;
 use crate::api::{self, Problem, Producer, ProducerPartition};
 use crate::service::publish::{OutputReceipt, Receipt};

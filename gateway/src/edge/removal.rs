@@ -6,8 +6,9 @@ use weir_protocol::ids::PartitionId;
 use weir_protocol::rpc::{At, snapshot_name};
 use weir_protocol::start::parse_until;
 
+use super::answer::json;
+use super::call::Call;
 use super::conditions::{for_any, if_match};
-use super::dispatch::{Call, json};
 use super::position;
 use super::subscriptions::{check_if_match, path};
 use super::topics::expected;

@@ -6,8 +6,9 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
 use weir_protocol::rpc::{ForkOrigin, PartStats, Refusal, SubscriptionConfig, snapshot_name};
 
+use super::answer::{empty, json};
+use super::call::{Call, permitted};
 use super::conditions::{for_any, if_match};
-use super::dispatch::{Call, empty, json, permitted};
 use super::mismatch::with_differences;
 use super::topics::{add_place, add_tag, must_be_new, page_limit, tag, tagged};
 use crate::api::{

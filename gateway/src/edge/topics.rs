@@ -10,8 +10,9 @@ use weir_protocol::ids::{ConfigVersion, Incarnation};
 use weir_protocol::limits::DAMAGED_OBJECTS_MAX;
 use weir_protocol::rpc::{self, PartitionStats};
 
+use super::answer::{empty, json};
+use super::call::Call;
 use super::conditions::{Condition, Versions, for_any, if_match, if_none_match};
-use super::dispatch::{Call, empty, json};
 use super::mismatch::with_differences;
 use super::read::is_known;
 use crate::api::{

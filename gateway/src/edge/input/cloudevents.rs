@@ -15,7 +15,7 @@ use weir_protocol::objects;
 use super::essence;
 use crate::api::{Problem, unique};
 use crate::edge::attribute;
-use crate::edge::dispatch::wrong;
+use crate::edge::from_json::wrong;
 use crate::service::publish::{NewRecord, Unnamed, check_content_type};
 
 const NO_EVENT: &str = "not a CloudEvent: ";

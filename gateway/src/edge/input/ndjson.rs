@@ -12,7 +12,7 @@ use weir_protocol::objects;
 
 use super::{NOT_A_TIME, Trace, essence, time_ms};
 use crate::api::{BatchLine, Problem};
-use crate::edge::dispatch::wrong;
+use crate::edge::from_json::wrong;
 use crate::service::publish::{NewRecord, Unnamed, check_content_type, check_deliver_at, check_ttl_ms};
 
 /// The records of all lines; empty lines are skipped. `trace` is that of lines that name none.
