@@ -2,9 +2,10 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod cloudevents;
+mod events;
+#[path = "../product/mod.rs"]
 mod product;
-
-use std::time::Duration;
 
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
@@ -193,49 +194,6 @@ fn a_binary_batch_goes_in_and_comes_out_untouched() {
     };
     assert_eq!(read(&mut api, ""), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
     assert_eq!(read(&mut api, "?from=1&limit=2"), [(1, 1), (2, 2)], "only what was asked for");
-}
-
-#[test]
-fn cloudevents_come_and_go_in_all_their_modes() {
-    let mut api = Api::with_topic("t", "{}");
-    let event =
-        r#"{"specversion":"1.0","id":"1","source":"/s","type":"made","partitionkey":"k","data":{"n":1.10}}"#;
-    let structured = [("Content-Type", "application/cloudevents+json")];
-    assert_eq!(api.send("POST /v1/topics/t/messages", &structured, event.as_bytes()).status, 201);
-    let batched = [("Content-Type", "application/cloudevents-batch+json")];
-    assert_eq!(api.batch("t", &batched, format!("[{event},{event}]")).status, 200);
-    let binary = [
-        ("Content-Type", "text/plain"),
-        ("ce-specversion", "1.0"),
-        ("ce-id", "4"),
-        ("ce-source", "/s"),
-        ("ce-type", "said"),
-        ("ce-partitionkey", "k"),
-    ];
-    assert_eq!(api.send("POST /v1/topics/t/messages", &binary, b"hello").status, 201);
-    let one = api.get("/v1/topics/t/messages/0/0", &[]);
-    assert_eq!(
-        (one.text().as_str(), one.header("ce-type"), one.header("message-key")),
-        ("{\"n\":1.10}", Some("made"), Some("k"))
-    );
-    let events = api.get("/v1/topics/t/messages", &[("Accept", "application/cloudevents-batch+json")]);
-    assert!(events.text().contains("\"data\":{\"n\":1.10}"), "{}", events.text());
-    let events = events.json();
-    let types: Vec<_> = events.as_array().unwrap().iter().map(|event| event["type"].clone()).collect();
-    assert_eq!(types, ["made", "made", "made", "said"]);
-    assert_eq!((&events[3]["data"], &events[3]["partitionkey"]), (&json!("hello"), &json!("k")));
-
-    // What was not published as an event is read as one, complete and with an id of its own.
-    let text = [("Content-Type", "text/plain")];
-    let plain = api.send("POST /v1/topics/t/messages", &text, b"plain");
-    let life = plain.header("etag").unwrap().trim_matches('"').split(':').next().unwrap().to_owned();
-    let events = api.get("/v1/topics/t/messages?from=4", &[("Accept", "application/cloudevents-batch+json")]);
-    let event = &events.json()[0];
-    assert_eq!(
-        (&event["specversion"], &event["source"], &event["id"], &event["data"]),
-        (&json!("1.0"), &json!("/v1/ns/default/topics/t"), &json!(format!("{life}:0:4")), &json!("plain"))
-    );
-    assert!(event["time"].as_str().unwrap().ends_with('Z') && event["type"].is_string(), "{event}");
 }
 
 #[test]
@@ -505,60 +463,6 @@ fn metrics_tell_what_is_bounded_and_never_whose_it_is() {
 }
 
 #[test]
-fn attributes_of_events_are_percent_encoded_in_headers_and_nowhere_else() {
-    let mut api = Api::with_topic("t", "{}");
-    let post = "POST /v1/topics/t/messages";
-    let structured = [("Content-Type", "application/cloudevents+json")];
-    let event = |rest: &str| {
-        format!(r#"{{"specversion":"1.0","id":"1","source":"/s","type":"said",{rest},"data":1}}"#)
-    };
-    let told = event(r#""subject":"Euro € 100%","n":3,"is":true"#);
-    assert_eq!(api.send(post, &structured, told.as_bytes()).status, 201);
-    let binary = [
-        ("ce-specversion", "1.0"),
-        ("ce-id", "2"),
-        ("ce-source", "/s"),
-        ("ce-type", "said"),
-        ("ce-subject", "Euro%20%e2%82%ac"),
-        ("ce-partitionkey", "\"a \\\"b\\\"\""),
-    ];
-    assert_eq!(api.send(post, &binary, b"x").status, 201);
-
-    let in_header = |api: &mut Api, offset: u64| {
-        let one = api.get(&format!("/v1/topics/t/messages/0/{offset}"), &[]);
-        one.header("ce-subject").map(str::to_owned)
-    };
-    assert_eq!(in_header(&mut api, 0).as_deref(), Some("Euro%20%E2%82%AC%20100%25"));
-    assert_eq!(in_header(&mut api, 1).as_deref(), Some("Euro%20%E2%82%AC"));
-    let events = api.get("/v1/topics/t/messages", &[("Accept", "application/cloudevents-batch+json")]).json();
-    assert_eq!((&events[0]["subject"], &events[1]["subject"]), (&json!("Euro € 100%"), &json!("Euro €")));
-    assert_eq!(events[1]["partitionkey"], "a \"b\"");
-    assert_eq!((&events[0]["n"], &events[0]["is"]), (&json!("3"), &json!("true")), "as in headers: texts");
-    let page =
-        api.get("/v1/topics/t/messages?filter=header.ce-subject%20==%20'Euro%20%E2%82%AC'", &[]).json();
-    assert_eq!(page["messages"].as_array().unwrap().len(), 1);
-    let found = &page["messages"][0];
-    assert_eq!((&found["key"], &found["headers"]["ce-subject"]), (&json!("a \"b\""), &json!("Euro €")));
-
-    for (name, value) in
-        [("ce-id", ""), ("ce-source", ""), ("ce-type", ""), ("ce-subject", "100%"), ("ce-subject", "%C0%A0")]
-    {
-        let refused = api.send(post, &[(name, value)], b"x");
-        let problem = refused.json();
-        let told = (refused.status, &problem["code"], &problem["field"]);
-        assert_eq!(told, (400, &json!("invalid_header"), &json!(name)), "{name}: {value}");
-    }
-    for empty in ["id", "source", "type"] {
-        let event =
-            event(r#""subject":"x""#).replace(&format!(r#""{empty}":"#), &format!(r#""{empty}":"","x":"#));
-        let refused = api.send(post, &structured, event.as_bytes());
-        assert_eq!(refused.status, 400, "{event}");
-        assert!(refused.text().contains("is empty"), "{}", refused.text());
-    }
-    assert_eq!(api.get("/v1/topics/t", &[]).json()["partitions"][0]["end"], 2);
-}
-
-#[test]
 fn a_namespace_lets_pages_of_its_origins_in_and_no_others() {
     let mut api = Api::start();
     let shop = br#"{"auto_create":true,"cors_origins":["https://shop.example"]}"#;
@@ -602,167 +506,4 @@ fn topics_tell_their_rates_and_lists_go_on_with_a_cursor() {
         }
     }
     assert_eq!(names, ["busy", "other-0", "other-1", "other-2", "other-3", "other-4"]);
-}
-
-/// Reads `count` messages of an event stream: their payloads and the last id.
-fn messages(events: &mut Connection, count: usize) -> (Vec<u64>, String) {
-    let (mut seen, mut id, mut is_message) = (Vec::new(), String::new(), true);
-    while seen.len() < count {
-        let line = events.line().unwrap();
-        match line.split_once(": ") {
-            Some(("id", text)) => id = text.to_owned(),
-            Some(("event", _)) => is_message = false,
-            Some(("data", text)) if is_message => {
-                seen.push(serde_json::from_str::<Value>(text).unwrap()["data"].as_u64().unwrap());
-            }
-            _ if line.is_empty() => is_message = true,
-            _ => {}
-        }
-    }
-    (seen, id)
-}
-
-#[test]
-fn with_many_partitions_an_id_goes_on_behind_the_last_whole_batch() {
-    let mut api = Api::with_topic("wide", "{\"partitions\":20}");
-    let lines: String = (0..100).map(|n| format!("{{\"key\":\"k{n}\",\"data\":{n}}}\n")).collect();
-    assert_eq!(api.batch("wide", &[LINES], lines).status, 200);
-    let follow = |headers: &[(&str, &str)]| {
-        let mut events = Connection::open(&api._product.address).unwrap();
-        let accept = [headers, &[("Accept", "text/event-stream")]].concat();
-        events.send("GET /v1/topics/wide/messages?from=earliest", &accept, b"").unwrap();
-        assert_eq!(events.head().unwrap().0, 200);
-        events
-    };
-    let mut events = follow(&[]);
-    let (mut seen, mut ids, mut id, mut named) = (Vec::new(), 0, String::new(), None);
-    // What came up to the last message that named its place.
-    let mut covered = 0;
-    while seen.len() < 60 {
-        let line = events.line().unwrap();
-        match line.split_once(": ") {
-            Some(("id", text)) => named = Some(text.to_owned()),
-            Some(("data", text)) => {
-                let message: Value = serde_json::from_str(text).unwrap();
-                seen.extend(message["data"].as_u64());
-                if let (Some(place), true) = (named.take(), message["data"].is_u64()) {
-                    (id, covered, ids) = (place, seen.len(), ids + 1);
-                }
-            }
-            _ => {}
-        }
-    }
-    assert!((1..30).contains(&ids), "{ids} ids for 60 messages in batches of about five");
-    let (rest, _) = messages(&mut follow(&[("Last-Event-ID", &id)]), 100 - covered);
-    let mut all = [&seen[..covered], &rest].concat();
-    all.sort_unstable();
-    assert_eq!(all, (0..100).collect::<Vec<_>>(), "each once from the id on");
-}
-
-#[test]
-fn an_event_id_goes_on_exactly_over_several_topics_and_partitions() {
-    let mut api = Api::with_topic("a", "{\"partitions\":3}");
-    assert_eq!(api.send("PUT /v1/topics/b", &[], b"{}").status, 201);
-    let lines = |from: u64| -> String {
-        (from..from + 20).map(|n| format!("{{\"key\":\"k{n}\",\"data\":{n}}}\n")).collect()
-    };
-    assert_eq!(api.batch("a", &[LINES], lines(0)).status, 200);
-    assert_eq!(api.batch("b", &[LINES], lines(20)).status, 200);
-    let follow = |api: &Api, headers: &[(&str, &str)]| {
-        let mut events = Connection::open(&api._product.address).unwrap();
-        events.send("GET /v1/ns/default/events?topic=a&topic=b&from=earliest", headers, b"").unwrap();
-        assert_eq!(events.head().unwrap().0, 200);
-        events
-    };
-    let (mut all, id) = messages(&mut follow(&api, &[]), 17);
-    let (rest, id) = messages(&mut follow(&api, &[("Last-Event-ID", &id)]), 23);
-    all.extend(rest);
-    all.sort_unstable();
-    assert_eq!(all, (0..40).collect::<Vec<_>>(), "each once");
-    assert_eq!(
-        api.send("POST /v1/topics/b/messages", &[("Content-Type", "application/json")], b"40").status,
-        201
-    );
-    assert_eq!(messages(&mut follow(&api, &[("Last-Event-ID", &id)]), 1).0, [40], "nothing comes twice");
-
-    // Made again, a topic has a life that the id does not know.
-    assert_eq!(api.send("DELETE /v1/topics/b", &[], b"").status, 204);
-    assert_eq!(api.send("PUT /v1/topics/b", &[], b"{}").status, 201);
-    let gone = api.get("/v1/ns/default/events?topic=b", &[("Last-Event-ID", &id)]);
-    assert_eq!(
-        (gone.status, gone.json()["code"].as_str()),
-        (410, Some("incarnation_gone")),
-        "{}",
-        gone.text()
-    );
-}
-
-/// The events of a stream, each its name and data: so many, however long they take, and what comes behind
-/// them until it says nothing for a second.
-fn events_until_quiet(events: &mut Connection, count: usize) -> Vec<(String, Value)> {
-    let (mut seen, mut name) = (Vec::new(), "message".to_owned());
-    loop {
-        events.patience(Duration::from_secs(if seen.len() < count { 20 } else { 1 }));
-        let Ok(line) = events.line() else { return seen };
-        match line.split_once(": ") {
-            Some(("event", text)) => text.clone_into(&mut name),
-            Some(("data", text)) => {
-                let name = std::mem::replace(&mut name, "message".to_owned());
-                seen.push((name, serde_json::from_str(text).unwrap()));
-            }
-            _ => {}
-        }
-        assert!(seen.len() < 20, "it goes round: {seen:?}");
-    }
-}
-
-#[test]
-fn a_follower_of_a_closed_topic_is_told_once_and_goes_on_when_it_is_opened() {
-    let mut api = Api::with_topic("t", "{}");
-    let json = [("Content-Type", "application/json")];
-    assert_eq!(api.send("POST /v1/topics/t/messages", &json, b"0").status, 201);
-    let mut early = Connection::open(&api._product.address).unwrap();
-    let accept = [("Accept", "text/event-stream")];
-    early.send("GET /v1/topics/t/messages", &accept, b"").unwrap();
-    assert_eq!(early.head().unwrap().0, 200);
-    let names =
-        |seen: &[(String, Value)]| seen.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>().join(" ");
-    assert_eq!(names(&events_until_quiet(&mut early, 2)), "message caught-up");
-    assert_eq!(api.send("PATCH /v1/topics/t", &[], b"{\"closed\":true}").status, 200);
-    let mut late = Connection::open(&api._product.address).unwrap();
-    late.send("GET /v1/topics/t/messages", &accept, b"").unwrap();
-    assert_eq!(late.head().unwrap().0, 200);
-    let end = |closed: bool| {
-        let mut data = json!({"topic": "t", "partition": 0, "end": 1});
-        if closed {
-            data["closed"] = json!(true);
-        }
-        ("caught-up".to_owned(), data)
-    };
-    assert_eq!(events_until_quiet(&mut early, 1), [end(true)]);
-    let seen = events_until_quiet(&mut late, 2);
-    assert_eq!((names(&seen).as_str(), &seen[1]), ("message caught-up", &end(true)));
-
-    assert_eq!(api.send("PATCH /v1/topics/t", &[], b"{\"closed\":false}").status, 200);
-    assert_eq!(events_until_quiet(&mut late, 1), [end(false)]);
-    assert_eq!(api.send("POST /v1/topics/t/messages", &json, b"1").status, 201);
-    for (follower, count, expected) in
-        [(&mut early, 3, "caught-up message caught-up"), (&mut late, 2, "message caught-up")]
-    {
-        assert_eq!(names(&events_until_quiet(follower, count)), expected);
-    }
-}
-
-#[test]
-fn a_follower_is_told_to_go_when_the_gateway_stops() {
-    let mut api = Api::with_topic("t", "{}");
-    let mut events = Connection::open(&api._product.address).unwrap();
-    events.send("GET /v1/topics/t/messages", &[("Accept", "text/event-stream")], b"").unwrap();
-    assert_eq!(events.head().unwrap().0, 200);
-    assert!(api._product.stop());
-    let mut lines = Vec::new();
-    while let Ok(line) = events.line() {
-        lines.push(line);
-    }
-    assert!(lines.iter().any(|line| line == "event: goaway"), "{lines:?}");
 }

@@ -2,14 +2,20 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod client;
+#[path = "../frames/mod.rs"]
 mod frames;
+mod freezing;
+#[path = "../product/mod.rs"]
 mod product;
+mod resuming;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use frames::{FrameSocket, SOON};
+use client::Client;
+use frames::SOON;
 use futures_util::{SinkExt, StreamExt};
 use product::{Connection, Product, Running};
 use tokio::time::timeout;
@@ -17,136 +23,11 @@ use tokio_tungstenite::tungstenite::Message;
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
 use weir_protocol::rpc::Level;
-use weir_protocol::start::Start;
 use weir_protocol::ws::{
-    CaughtUp, Channel, ClientFrame, CloseCode, Confirm, Hello, Limit, Open, Opened, Producer, Pub, RawJson,
-    ResumeChannel, Seen, ServerFrame, Sub, Unsub, binary,
+    CaughtUp, Channel, ClientFrame, CloseCode, Limit, Open, Opened, Pub, RawJson, ServerFrame, Sub, binary,
 };
 
 const CREDIT: Limit = Limit { msgs: 100_000, bytes: 10 << 20 };
-
-/// A client of either form.
-struct Client(FrameSocket);
-
-impl Client {
-    async fn connect(address: &str, subprotocol: &'static str) -> Self {
-        Self(FrameSocket::connect(address, subprotocol).await)
-    }
-
-    async fn welcomed(address: &str, subprotocol: &'static str) -> Self {
-        let mut client = Self::connect(address, subprotocol).await;
-        client.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
-        let (_, frame) = client.next().await;
-        assert!(matches!(frame, ServerFrame::Welcome(_)), "{frame:?}");
-        client
-    }
-
-    async fn send(&mut self, ch: u16, frame: ClientFrame) {
-        self.0.send(ch, frame).await;
-    }
-
-    /// The next frame that is not credit: that comes whenever the gateway has some.
-    async fn try_next(&mut self) -> Result<(Channel, ServerFrame), CloseCode> {
-        loop {
-            let next = self.0.try_next().await;
-            if !matches!(next, Ok((_, ServerFrame::PubLimit(_)))) {
-                return next;
-            }
-        }
-    }
-
-    async fn next(&mut self) -> (Channel, ServerFrame) {
-        self.try_next().await.unwrap()
-    }
-
-    /// What comes until so many frames `count`, however long that takes, and from then on until nothing does
-    /// for a second.
-    async fn until_quiet(
-        &mut self,
-        count: usize,
-        counts: impl Fn(&ServerFrame) -> bool,
-    ) -> Vec<(Channel, ServerFrame)> {
-        let (mut frames, mut counted) = (Vec::new(), 0);
-        while let Ok(next) =
-            timeout(if counted < count { SOON } else { Duration::from_secs(1) }, self.next()).await
-        {
-            counted += usize::from(counts(&next.1));
-            frames.push(next);
-            assert!(frames.len() < 50, "it goes round: {frames:?}");
-        }
-        frames
-    }
-
-    async fn closed(&mut self) -> (Vec<ServerFrame>, CloseCode) {
-        let mut before = Vec::new();
-        loop {
-            match self.try_next().await {
-                Ok((_, frame)) => before.push(frame),
-                Err(code) => return (before, code),
-            }
-        }
-    }
-
-    async fn open(&mut self, ch: u16, topic: &str, producer: Option<&str>) -> Opened {
-        let producer = producer.map(|id| Producer { id: id.into(), epoch: 0 });
-        self.send(ch, ClientFrame::Open(Open { topic: topic.into(), producer, ..Open::default() })).await;
-        match self.next().await {
-            (Channel(number), ServerFrame::Opened(opened)) if number == ch => opened,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    async fn sub(&mut self, ch: u16, topic: &str, from: &str, limit: Limit) {
-        let from: Start = from.parse().unwrap();
-        let sub = Sub { topic: Some(topic.into()), from: Some(from), limit, ..Sub::default() };
-        self.send(ch, ClientFrame::Sub(sub)).await;
-    }
-
-    /// Confirms up to `seq`, all their frames.
-    async fn confirmed(&mut self, seq: u64) -> Vec<Confirm> {
-        let mut confirms = Vec::new();
-        loop {
-            match self.next().await {
-                (_, ServerFrame::Confirm(confirm)) => confirms.push(confirm),
-                other => panic!("{other:?}"),
-            }
-            if confirms.last().is_some_and(|confirm| confirm.upto == Some(seq)) {
-                return confirms;
-            }
-        }
-    }
-
-    /// Offsets of the next `count` deliveries; their delivery numbers are checked to be consecutive from `n` on.
-    async fn deliveries(&mut self, mut n: u64, count: usize) -> Vec<u64> {
-        let mut offsets = Vec::new();
-        while offsets.len() < count {
-            match self.next().await.1 {
-                ServerFrame::Msg(msg) => {
-                    assert_eq!(msg.n, n);
-                    offsets.push(msg.o);
-                    n += 1;
-                }
-                ServerFrame::Msgs(msgs) => {
-                    for msg in msgs.msgs {
-                        assert_eq!(msg.n, n);
-                        offsets.push(msg.o);
-                        n += 1;
-                    }
-                }
-                ServerFrame::Deliveries(frame) => {
-                    assert_eq!(frame.n, n);
-                    n += frame.count();
-                    for slice in &frame.slices {
-                        offsets.extend(slice.records().unwrap().map(|record| record.unwrap().offset.0));
-                    }
-                }
-                ServerFrame::CaughtUp(_) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-        offsets
-    }
-}
 
 fn text(seq: u64, data: &str) -> ClientFrame {
     ClientFrame::Pub(Pub { seq, data: RawJson::from_text(data), ..Pub::default() })
@@ -281,143 +162,6 @@ async fn binary_batches_come_back_as_they_were_published() {
     }
     let expected = |i: u64| (i, i, Bytes::copy_from_slice(&i.to_le_bytes()));
     assert_eq!(seen, [expected(1_000), expected(1_001), expected(1_002)]);
-}
-
-#[tokio::test]
-async fn a_producer_goes_on_after_a_crash_without_losing_or_repeating_anything() {
-    let (dir, mut product) = product();
-    let mut client = Client::welcomed(&product.address, "weir.v1.bin").await;
-    let opened = client.open(1, "ledger", Some("p")).await;
-    for i in 0..40 {
-        client.send(1, batch(&opened, Some("p"), i * 10, 10)).await;
-    }
-    let ServerFrame::Confirm(Confirm { upto: Some(upto), .. }) = client.next().await.1 else {
-        panic!("the first thing to be said is a confirm");
-    };
-    product.kill();
-    let product = Product::start(dir.path());
-    let mut client = Client::welcomed(&product.address, "weir.v1.bin").await;
-    let opened = client.open(1, "ledger", Some("p")).await;
-    let last = opened.last_seq.expect("the producer is known");
-    assert!(last >= upto, "{upto} was confirmed before the crash");
-    // From what the client knows, not from what the gateway says: repeats are recognised. Where all of it had
-    // been stored, each of several confirms says so, and some may come after the first. All may have been
-    // confirmed with the first of them: there is more to come in any case.
-    for seq in upto + 1..500 {
-        client.send(1, batch(&opened, Some("p"), seq, 1)).await;
-    }
-    client.confirmed(499).await;
-    client.sub(2, "ledger", "earliest", CREDIT).await;
-    // Credit of the publishing channel may still be told.
-    while !matches!(client.next().await.1, ServerFrame::Subscribed(_)) {}
-    assert_eq!(client.deliveries(1, 500).await, (0..500).collect::<Vec<_>>());
-    let more = timeout(Duration::from_millis(200), async {
-        loop {
-            match client.next().await.1 {
-                ServerFrame::CaughtUp(_) | ServerFrame::Confirm(_) => {}
-                other => return other,
-            }
-        }
-    });
-    let more = more.await;
-    assert!(more.is_err(), "a record came twice: {more:?}");
-}
-
-#[tokio::test]
-async fn a_reader_resumes_where_it_was_with_its_numbers() {
-    let (_dir, product) = product();
-    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
-    client.open(1, "log", None).await;
-    for seq in 0..6 {
-        client.send(1, text(seq, "1")).await;
-    }
-    client.confirmed(5).await;
-    let mut reader = Client::connect(&product.address, "weir.v1.json").await;
-    let seen = vec![Seen { p: 0, o: 3, ..Seen::default() }];
-    let channel = ResumeChannel { ch: 9, n: Some(41), seen, ..ResumeChannel::default() };
-    let hello = Hello { v: 1, channels: vec![channel], ..Hello::default() };
-    reader.send(0, ClientFrame::Hello(hello)).await;
-    assert!(matches!(reader.next().await.1, ServerFrame::Welcome(_)));
-    reader.sub(9, "log", "latest", CREDIT).await;
-    match reader.next().await {
-        (Channel(9), ServerFrame::Subscribed(started)) => {
-            assert_eq!((started.start, started.recovered), (Some(4), true));
-        }
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(reader.deliveries(42, 2).await, [4, 5]);
-    reader.send(9, ClientFrame::Unsub(Unsub {})).await;
-    client.send(1, text(6, "1")).await;
-    client.confirmed(6).await;
-    reader.sub(9, "log", "6", CREDIT).await;
-    loop {
-        // What was on its way before the channel was closed may still come.
-        if let ServerFrame::Subscribed(started) = reader.next().await.1 {
-            assert_eq!(started.start, Some(6));
-            break;
-        }
-    }
-    assert_eq!(reader.deliveries(1, 1).await, [6], "a new subscription counts anew");
-}
-
-/// Greets with what an earlier connection left; the new token.
-async fn resumed(address: &str, token: &str, n: u64, o: u64) -> (Client, String) {
-    let mut client = Client::connect(address, "weir.v1.json").await;
-    let seen = vec![Seen { p: 0, o, ..Seen::default() }];
-    let channels = vec![ResumeChannel { ch: 9, n: Some(n), seen, ..ResumeChannel::default() }];
-    let hello = Hello { v: 1, resume: Some(token.to_owned()), channels, ..Hello::default() };
-    client.send(0, ClientFrame::Hello(hello)).await;
-    match client.next().await.1 {
-        ServerFrame::Welcome(welcome) => (client, welcome.resume),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[tokio::test]
-async fn a_resume_token_goes_on_exactly_at_its_gateway_and_at_another() {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let data = dir.path().join("data");
-    let node = ["node", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--auto-create", "--data-dir"];
-    let node = Running::start(dir.path(), &[&node[..], &[data.to_str().unwrap()]].concat());
-    let gateway =
-        || Running::start(dir.path(), &["gateway", "--node", &node.said[0], "--listen", "127.0.0.1:0"]);
-    let (a, b) = (gateway(), gateway());
-    let address = |gateway: &Running| gateway.said[0].strip_prefix("http://").unwrap().to_owned();
-    let (a, b) = (address(&a), address(&b));
-    let mut writer = Client::welcomed(&a, "weir.v1.json").await;
-    writer.open(1, "log", None).await;
-    for seq in 0..9 {
-        writer.send(1, text(seq, "1")).await;
-    }
-    writer.confirmed(8).await;
-
-    let mut reader = Client::connect(&a, "weir.v1.json").await;
-    reader.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
-    let ServerFrame::Welcome(welcome) = reader.next().await.1 else { panic!("no welcome") };
-    let three = Limit { msgs: 3, ..CREDIT };
-    reader.sub(9, "log", "earliest", three).await;
-    assert!(matches!(reader.next().await.1, ServerFrame::Subscribed(_)));
-    assert_eq!(reader.deliveries(1, 3).await, [0, 1, 2]);
-    // The connection is gone without a goodbye.
-    drop(reader);
-    let mut token = welcome.resume;
-    for (address, n) in [(&a, 3), (&b, 6)] {
-        let (mut reader, next) = resumed(address, &token, n, n - 1).await;
-        reader.sub(9, "log", "earliest", three).await;
-        match reader.next().await {
-            (Channel(9), ServerFrame::Subscribed(started)) => {
-                assert_eq!((started.start, started.tail, started.recovered), (Some(n), Some(9), true));
-            }
-            other => panic!("{other:?}"),
-        }
-        assert_eq!(reader.deliveries(n + 1, 3).await, [n, n + 1, n + 2]);
-        assert_ne!(next, token, "each connection has a token of its own");
-        token = next;
-    }
-    let mut stranger = Client::connect(&b, "weir.v1.json").await;
-    let hello = Hello { v: 1, resume: Some("rt_nobody".into()), ..Hello::default() };
-    stranger.send(0, ClientFrame::Hello(hello)).await;
-    assert_eq!(stranger.closed().await.1, CloseCode::ResumeExpired);
 }
 
 /// A gateway learns of a change at another one from the node, which refuses what was sent before it did.
@@ -707,76 +451,4 @@ async fn a_client_that_closes_is_answered_with_a_close() {
     let answer = timeout(SOON, client.0.socket.next()).await.unwrap();
     assert!(matches!(answer, Some(Ok(Message::Close(_)))), "{answer:?}");
     assert!(timeout(SOON, client.0.socket.next()).await.unwrap().is_none());
-}
-
-/// `count` records of a kilobyte from `seq` on, as one batch.
-fn kilobytes(opened: &Opened, producer: &str, seq: u64, count: u64) -> ClientFrame {
-    let key = ProducerKey::of(Incarnation(opened.inc), producer);
-    let mut builder = BatchBuilder::new(key, Epoch(0), Seq(seq));
-    for _ in 0..count {
-        let parts = RecordParts { key: None, headers: &Headers::default(), value: &[7; 1_000] };
-        builder.push(parts).unwrap();
-    }
-    ClientFrame::PubBatch { first_seq: Seq(seq), batch: builder.build(Compression::None).unwrap() }
-}
-
-/// Offsets that came on each channel, until each of `wanted` has `count`.
-async fn delivered(client: &mut Client, wanted: &[u16], count: usize) -> BTreeMap<u16, Vec<u64>> {
-    let mut seen = BTreeMap::<u16, Vec<u64>>::new();
-    while wanted.iter().any(|ch| seen.get(ch).map_or(0, Vec::len) < count) {
-        let (Channel(ch), frame) = client.next().await;
-        match frame {
-            ServerFrame::Deliveries(frame) => {
-                let records = frame.slices.iter().flat_map(|slice| slice.records().unwrap());
-                seen.entry(ch).or_default().extend(records.map(|record| record.unwrap().offset.0));
-            }
-            ServerFrame::Subscribed(_) | ServerFrame::CaughtUp(_) => {}
-            other => panic!("{other:?}"),
-        }
-    }
-    seen
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn half_of_the_subscribers_may_freeze_and_the_others_get_everything() {
-    const RECORDS: u64 = 8_000;
-    const NOTHING: Limit = Limit { msgs: 0, bytes: 0 };
-    const PLENTY: Limit = Limit { msgs: 100_000, bytes: 1 << 30 };
-    let (_dir, product) = product();
-    let mut publisher = Client::welcomed(&product.address, "weir.v1.bin").await;
-    let opened = publisher.open(1, "busy", Some("feed")).await;
-    // On one connection every other channel has no credit; of the connections every other one reads nothing at all.
-    let (frozen, quick) = ([1, 3, 5], [2, 4, 6]);
-    let mut readers = Vec::new();
-    for _ in 0..2 {
-        let mut reader = Client::welcomed(&product.address, "weir.v1.bin").await;
-        for ch in 1..=6 {
-            let limit = if frozen.contains(&ch) { NOTHING } else { PLENTY };
-            reader.sub(ch, "busy", "earliest", limit).await;
-        }
-        let mut silent = Client::welcomed(&product.address, "weir.v1.bin").await;
-        for ch in 1..=6 {
-            silent.sub(ch, "busy", "earliest", PLENTY).await;
-        }
-        readers.push((reader, silent));
-    }
-    let publishing = tokio::spawn(async move {
-        for seq in (0..RECORDS).step_by(100) {
-            publisher.send(1, kilobytes(&opened, "feed", seq, 100)).await;
-            publisher.confirmed(seq + 99).await;
-        }
-    });
-    let expected: Vec<u64> = (0..RECORDS).collect();
-    for (reader, _) in &mut readers {
-        let seen = delivered(reader, &quick, expected.len()).await;
-        assert_eq!(seen.keys().copied().collect::<Vec<_>>(), quick, "nothing is sent without credit");
-        for ch in quick {
-            assert_eq!(seen[&ch], expected, "channel {ch}");
-        }
-    }
-    publishing.await.unwrap();
-    // Whoever was frozen has missed nothing.
-    let (reader, _silent) = &mut readers[0];
-    reader.send(3, ClientFrame::Limit(PLENTY)).await;
-    assert_eq!(delivered(reader, &[3], expected.len()).await, BTreeMap::from([(3, expected)]));
 }
