@@ -112,6 +112,14 @@ export class Product {
     });
   }
 
+  /** Publishes `count` messages, each with a key and a number, as one batch. */
+  async publishMany(topic: string, count: number) {
+    const lines = Array.from({ length: count }, (_, n) => JSON.stringify({ key: `k${n}`, data: { n } }));
+    await this.call('POST', `/topics/${topic}/messages:batch`, lines.join('\n'), {
+      'Content-Type': 'application/x-ndjson',
+    });
+  }
+
   subscribe(name: string, config: object, ns = 'default') {
     return this.call('PUT', `/ns/${ns}/subscriptions/${name}`, JSON.stringify(config), {
       'Content-Type': 'application/json',
@@ -130,6 +138,11 @@ export class Product {
   async pull(name: string, max: number, more: object = {}): Promise<string[]> {
     const { messages } = await this.queue(name, 'pull', { max, wait_ms: 5000, ...more });
     return messages.map(({ lease }: { lease: string }) => lease);
+  }
+
+  /** How many messages of a subscription are in which state. */
+  async totals(name: string) {
+    return JSON.parse((await this.call('GET', `/subscriptions/${name}`)).text).totals;
   }
 
   /** Removes every subscription and topic, so that tests do not see each other's. */

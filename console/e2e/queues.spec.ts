@@ -3,7 +3,6 @@ import { promisify } from 'node:util';
 import type { Page } from '@playwright/test';
 import { deleting, expect, expectAccessible, expectFocusKept, test } from './fixtures';
 import { reach } from './keys';
-import type { Product } from './product';
 
 /** What a shell makes of a command. */
 const shell = async (text: string, dir?: string) =>
@@ -13,16 +12,6 @@ async function pasted(page: Page): Promise<string> {
   const text = await page.evaluate(() => navigator.clipboard.readText());
   expect(text).toMatch(/^curl -sS/);
   return shell(text);
-}
-
-const totals = async (product: Product, name: string) =>
-  JSON.parse((await product.call('GET', `/subscriptions/${name}`)).text).totals;
-
-async function publishMany(product: Product, topic: string, count: number) {
-  const lines = Array.from({ length: count }, (_, n) => JSON.stringify({ key: `k${n}`, data: { n } }));
-  await product.call('POST', `/topics/${topic}/messages:batch`, lines.join('\n'), {
-    'Content-Type': 'application/x-ndjson',
-  });
 }
 
 const names = (page: Page) => page.getByRole('grid').locator('.row-link');
@@ -178,7 +167,7 @@ test('counts move while they are looked at, and sort', async ({ page, open, prod
       .locator('.cell')
       .nth(['Name', 'Topic', 'State', 'Depth', 'Ready', 'Leased', 'Delayed', 'Dead'].indexOf(column));
   await expect(cell('alpha', 'State')).toHaveText('empty');
-  await publishMany(product, 'orders', 5);
+  await product.publishMany('orders', 5);
   await expect(cell('alpha', 'Depth')).toHaveText('5');
   await expect(cell('alpha', 'State')).toHaveText('not taken');
   const [a, b] = await product.pull('alpha', 3);
@@ -251,14 +240,14 @@ test('a topic leads to its subscriptions, and they lead back', async ({ page, op
 test('a purge is counted, needs the name, and can be taken back', async ({ page, open, product }) => {
   await product.create('orders', { partitions: 2 });
   await product.subscribe('billing', { topics: ['orders'] });
-  await publishMany(product, 'orders', 10);
+  await product.publishMany('orders', 10);
   const [a, b] = await product.pull('billing', 4, { lease_ms: 600_000 });
   await product.queue('billing', 'settle', {
     dead: [{ lease: a, reason: 'gone' }],
     nack: [{ lease: b, delay_ms: 600_000 }],
   });
   const before = { unsettled: 9, leased: 2, delayed: 1, ready: 6 };
-  expect(await totals(product, 'billing')).toMatchObject(before);
+  expect(await product.totals('billing')).toMatchObject(before);
   await open('ns/default/subscriptions/billing');
   await page.getByRole('button', { name: 'Purge' }).press('Enter');
   const dialog = page.getByRole('dialog', { name: 'Purge billing' });
@@ -266,7 +255,7 @@ test('a purge is counted, needs the name, and can be taken back', async ({ page,
   await page.keyboard.press('Enter');
   const preview = dialog.getByRole('region', { name: 'Preview', exact: true });
   await expect(preview).toContainText('9 messages would be settled without being delivered, 1 dead letter');
-  expect(await totals(product, 'billing')).toMatchObject(before);
+  expect(await product.totals('billing')).toMatchObject(before);
   // Another choice is another question.
   await dialog.getByText('Dead letters', { exact: true }).click();
   await expect(preview).toBeHidden();
@@ -280,19 +269,19 @@ test('a purge is counted, needs the name, and can be taken back', async ({ page,
   await page.keyboard.type('billin');
   await page.keyboard.press('Enter');
   await expect(preview.getByRole('button', { name: 'Purge now' })).toBeDisabled();
-  expect(await totals(product, 'billing')).toMatchObject(before);
+  expect(await product.totals('billing')).toMatchObject(before);
   await page.keyboard.type('g');
   await page.keyboard.press('Enter');
   await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('10 messages purged, 1 of them');
   await expectFocusKept(page);
-  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 0, leased: 0, ready: 0 });
+  expect(await product.totals('billing')).toMatchObject({ unsettled: 0, leased: 0, ready: 0 });
   expect(JSON.parse((await product.call('GET', '/subscriptions/billing/dlq')).text).items).toEqual([]);
 
   await reach(page, dialog.getByRole('button', { name: 'Undo the purge' }));
   await page.keyboard.press('Enter');
   await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('stands again');
   await expectFocusKept(page);
-  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 9, leased: 0, delayed: 1, ready: 8 });
+  expect(await product.totals('billing')).toMatchObject({ unsettled: 9, leased: 0, delayed: 1, ready: 8 });
   expect(JSON.parse((await product.call('GET', '/subscriptions/billing/dlq')).text).items).toHaveLength(1);
   // The request can be had for a shell, first as a question.
   await page.keyboard.press('Escape');
@@ -305,7 +294,7 @@ test('a purge is counted, needs the name, and can be taken back', async ({ page,
 test('a stream is purged to its end', async ({ page, open, product }) => {
   await product.create('orders');
   await product.subscribe('ledger', { mode: 'stream', topics: ['orders'] });
-  await publishMany(product, 'orders', 3);
+  await product.publishMany('orders', 3);
   await open('ns/default/subscriptions/ledger?purge=true');
   const dialog = page.getByRole('dialog', { name: 'Purge ledger' });
   await expect(dialog.getByText('Everything', { exact: true })).toBeHidden();
@@ -313,13 +302,13 @@ test('a stream is purged to its end', async ({ page, open, product }) => {
   await dialog.getByRole('textbox', { name: /name to confirm/ }).fill('ledger');
   await dialog.getByRole('button', { name: 'Purge now' }).click();
   await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('3 messages purged');
-  expect(await totals(product, 'ledger')).toMatchObject({ unsettled: 0 });
+  expect(await product.totals('ledger')).toMatchObject({ unsettled: 0 });
 });
 
 test('leases say who holds what, and a click shows the message', async ({ page, open, product }) => {
   await product.create('orders');
   await product.subscribe('billing', { topics: ['orders'] });
-  await publishMany(product, 'orders', 130);
+  await product.publishMany('orders', 130);
   await open('ns/default/subscriptions/billing/leases');
   await expect(page.getByText('Nothing is leased')).toBeVisible();
   await product.pull('billing', 2, { holder: 'worker-7', lease_ms: 600_000 });
@@ -339,13 +328,13 @@ test('leases say who holds what, and a click shows the message', async ({ page, 
   await page.getByRole('link', { name: '0:1', exact: true }).click();
   await expect(page.getByRole('complementary', { name: 'Message 0:1' })).toContainText('"n": 1');
   // Looking took nothing.
-  expect(await totals(product, 'billing')).toMatchObject({ leased: 130, ready: 0 });
+  expect(await product.totals('billing')).toMatchObject({ leased: 130, ready: 0 });
 });
 
 test('a seek says what it would do before it does it', async ({ page, open, product }) => {
   await product.create('orders');
   await product.subscribe('billing', { topics: ['orders'] });
-  await publishMany(product, 'orders', 10);
+  await product.publishMany('orders', 10);
   const leases = await product.pull('billing', 6);
   await product.queue('billing', 'settle', { ack: leases });
   await open('ns/default/subscriptions/billing');
@@ -359,7 +348,7 @@ test('a seek says what it would do before it does it', async ({ page, open, prod
   const preview = dialog.getByRole('region', { name: 'Preview', exact: true });
   await expect(preview).toContainText('4 messages that had been delivered');
   await expect(preview).toContainText('0 messages not settled');
-  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 4 });
+  expect(await product.totals('billing')).toMatchObject({ unsettled: 4 });
   // Another target is another question.
   await page.keyboard.type('x');
   await expect(preview).toBeHidden();
@@ -374,7 +363,7 @@ test('a seek says what it would do before it does it', async ({ page, open, prod
   await page.keyboard.press('Enter');
   await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('6 messages will be');
   await expectFocusKept(page);
-  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 10, ready: 10 });
+  expect(await product.totals('billing')).toMatchObject({ unsettled: 10, ready: 10 });
   // And back again, as it stood before.
   await reach(page, dialog.getByRole('button', { name: 'Undo the last seek' }));
   await page.keyboard.press('Enter');
@@ -382,7 +371,7 @@ test('a seek says what it would do before it does it', async ({ page, open, prod
   await reach(page, preview.getByRole('button', { name: 'Undo now' }));
   await page.keyboard.press('Enter');
   await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('6 messages were skipped');
-  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 4, ready: 4 });
+  expect(await product.totals('billing')).toMatchObject({ unsettled: 4, ready: 4 });
   await product.queue('billing', 'seek', { to: 'earliest' });
   await page.keyboard.press('Escape');
   await expect(page.getByText('10 messages ready, and nobody')).toBeVisible();
@@ -396,82 +385,6 @@ test('a seek says what it would do before it does it', async ({ page, open, prod
   expect(JSON.parse(await pasted(page))).toMatchObject({ dry_run: true, redelivered: 0, skipped: 0 });
 });
 
-test('dead letters are grouped by why, and lead to where they come from', async ({ page, open, product }) => {
-  await product.create('orders', { partitions: 2 });
-  await product.create('graveyard');
-  await product.subscribe('billing', { topics: ['orders'] });
-  await publishMany(product, 'orders', 12);
-  await open('ns/default/subscriptions/billing/dead');
-  await expect(page.getByText('There are no dead letters so far.')).toBeVisible();
-  await product.call('PATCH', '/subscriptions/billing', '{"dlq":"graveyard"}', {
-    'Content-Type': 'application/json',
-  });
-  const leases = await product.pull('billing', 5);
-  await product.queue('billing', 'settle', {
-    dead: leases.map((lease, n) => ({ lease, reason: n < 3 ? 'no such customer' : '<b>odd</b>' })),
-  });
-  const many = page.getByRole('button', { name: 'no such customer 3' });
-  await expect(many).toBeVisible();
-  await expect(page.getByRole('button', { name: '<b>odd</b> 2' })).toBeVisible();
-  const table = page.getByRole('region', { name: 'Dead letters, newest first' });
-  await expect(table.getByRole('row')).toHaveCount(6);
-  await many.press('Enter');
-  await expect(table.getByRole('row')).toHaveCount(4);
-  await expect(page).toHaveURL(/reason=no/);
-  await page.reload();
-  await expect(table.getByRole('row')).toHaveCount(4);
-  const origin = table.getByRole('link', { name: /^orders \d:\d+$/ }).first();
-  const place = (await origin.textContent())?.split(' ')[1];
-  await origin.click();
-  await expect(page.getByRole('complementary', { name: `Message ${place}` })).toBeVisible();
-});
-
-test('dead letters are redriven, and a message is explained, with the keyboard alone', async ({
-  page,
-  open,
-  product,
-}) => {
-  await product.create('orders');
-  await product.create('graveyard');
-  await product.subscribe('billing', { topics: ['orders'], dlq: 'graveyard' });
-  await publishMany(product, 'orders', 6);
-  const leases = await product.pull('billing', 6);
-  await product.queue('billing', 'settle', { dead: leases.map((lease) => ({ lease, reason: 'no stock' })) });
-  await open('ns/default/subscriptions/billing/dead');
-  const table = page.getByRole('region', { name: 'Dead letters, newest first' });
-  await reach(page, table.getByRole('checkbox', { name: 'Pick 0:5' }));
-  await page.keyboard.press('Space');
-  await reach(page, table.getByRole('checkbox', { name: 'Pick 0:4' }));
-  await page.keyboard.press('Space');
-  await reach(page, page.getByRole('button', { name: 'Redrive 2' }), 'Shift+Tab');
-  await page.keyboard.press('Enter');
-  const dialog = page.getByRole('dialog', { name: 'Redrive dead letters of billing' });
-  await reach(page, dialog.getByRole('button', { name: 'Preview' }));
-  await page.keyboard.press('Enter');
-  await expect(dialog.getByRole('region', { name: 'Preview' })).toContainText('2 messages would be');
-  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 0 });
-  await expectAccessible(page);
-  await reach(page, dialog.getByRole('button', { name: 'Redrive now' }));
-  await page.keyboard.press('Enter');
-  await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('2 messages will be');
-  await expectFocusKept(page);
-  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 2 });
-  await page.keyboard.press('Escape');
-
-  await reach(page, table.getByRole('link', { name: 'Explain 0:5' }));
-  await page.keyboard.press('Enter');
-  const why = page.getByRole('dialog', { name: 'Explain a message of billing' });
-  await expect(why.getByRole('region', { name: 'Explanation' })).toContainText('0:5 is ready.');
-  await expectAccessible(page);
-  await page.keyboard.press('Control+a');
-  await page.keyboard.type('0:0');
-  await page.keyboard.press('Enter');
-  await expect(why.getByRole('region', { name: 'Explanation' })).toContainText('0:0 is dead.');
-  await page.keyboard.press('Escape');
-  await expect(page).toHaveURL(/\/dead$/);
-  await expectFocusKept(page);
-});
-
 test('messages are leased and settled by hand', async ({ page, open, product }) => {
   await product.create('orders');
   // Longer than any of this takes: none of them runs out on a busy machine.
@@ -480,14 +393,14 @@ test('messages are leased and settled by hand', async ({ page, open, product }) 
   await page.getByRole('button', { name: 'Lease' }).press('Enter');
   await expect(page.getByText('There was none to be had.')).toBeVisible();
   await product.publish('orders', '{"id":18446744073709551615}', { 'Message-Key': 'k' });
-  await publishMany(product, 'orders', 3);
+  await product.publishMany('orders', 3);
   await page.getByRole('textbox', { name: 'Messages' }).fill('4');
   await page.keyboard.press('Enter');
   const card = (offset: number) => page.getByRole('article', { name: `Message 0:${offset}` });
   await expect(card(0)).toContainText('18446744073709551615');
   await expect(card(0)).toContainText('attempt 1 of 16');
   await expectAccessible(page);
-  expect(await totals(product, 'billing')).toMatchObject({ leased: 4 });
+  expect(await product.totals('billing')).toMatchObject({ leased: 4 });
 
   await card(0).getByRole('button', { name: 'Ack', exact: true }).press('Enter');
   await expect(card(0)).toContainText('Acknowledged');
@@ -498,7 +411,7 @@ test('messages are leased and settled by hand', async ({ page, open, product }) 
   await card(2).getByLabel('Reason, of nack and dead').fill('no such customer');
   await card(2).getByRole('button', { name: 'Dead', exact: true }).click();
   await expect(card(2)).toContainText('Given up');
-  expect(await totals(product, 'billing')).toMatchObject({ leased: 1, delayed: 1, dead: 1, unsettled: 2 });
+  expect(await product.totals('billing')).toMatchObject({ leased: 1, delayed: 1, dead: 1, unsettled: 2 });
   await card(3)
     .getByRole('button', { name: /^Extend/ })
     .press('Enter');
@@ -543,7 +456,7 @@ test('a filter that cannot be read is refused with its place, and one that can h
     await product.publish('orders', '{}', { 'Message-Key': 'k', 'Message-Header-region': region });
   await product.pull('eu', 4, { lease_ms: 600_000 });
   await expect(page.getByText('1 blocked behind others of their key')).toBeVisible();
-  expect(await totals(product, 'eu')).toMatchObject({ leased: 1, blocked: 1 });
+  expect(await product.totals('eu')).toMatchObject({ leased: 1, blocked: 1 });
 });
 
 test('the quick start works as it is written', async ({ page, open, product }, info) => {
@@ -558,7 +471,7 @@ test('the quick start works as it is written', async ({ page, open, product }, i
   expect(JSON.parse(await shell(pull, info.outputPath('.'))).messages).toHaveLength(1);
   await expect(page.getByRole('row', { name: /workers/ })).toContainText('active');
   expect(JSON.parse(await shell(settle, info.outputPath('.'))).results[0].result).toBe('ok');
-  expect(await totals(product, 'workers')).toMatchObject({ unsettled: 0 });
+  expect(await product.totals('workers')).toMatchObject({ unsettled: 0 });
 });
 
 test('a subscription without its topic, and one that is not there, say so', async ({
