@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 
 const FILE_LINES_MAX = 600;
+const GENERATED = "console/src/api/schema.d.ts";
 const FUNCTION_LINES_MAX = 100; // clippy holds 70 lines of code; this counts comments too
 const COMMENT_COLUMNS_MAX = 120; // rustfmt leaves comments as they are; .editorconfig asks for 110
 const ROOMS = ["protocol/src", "protocol/transport/src", "storage-node/journal/src", "storage-node/tier/src", "storage-node/src", "gateway/src", "cli/src"];
@@ -122,7 +123,6 @@ for (const room of ROOMS) {
     if (isTest(inside)) continue;
     const lines = production(readFileSync(path, "utf8"));
     const code = lines.filter((line) => !line.trimStart().startsWith("//")).join("\n");
-    if (lines.length - 1 > FILE_LINES_MAX) problems.push(`${path}: ${lines.length - 1} lines, limit ${FILE_LINES_MAX}`);
     longFunctions(path, lines);
     for (const rule of ONLY_IN) if (room !== rule.room && rule.pattern.test(code)) problems.push(`${path}: ${rule.what} belongs in ${rule.room}`);
     const self = inside.split("/")[0].replace(/\.rs$/, "");
@@ -131,9 +131,12 @@ for (const room of ROOMS) {
   rings(room, graph);
 }
 
-for (const path of sources("console/src", /\.(ts|tsx|css)$/)) {
-  const length = readFileSync(path, "utf8").split("\n").length;
-  if (length > FILE_LINES_MAX && !/generated|schema\.d\.ts$/.test(path)) problems.push(`${path}: ${length} lines, limit ${FILE_LINES_MAX}`);
+// Whole files, tests too: whoever mends a test reads all of it.
+const tracked = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "*.rs", "*.ts", "*.tsx", "*.css", "*.js", "*.mjs"]);
+for (const path of new Set(tracked.toString().split("\n"))) {
+  if (path === "" || path === GENERATED || !existsSync(path)) continue;
+  const length = readFileSync(path, "utf8").split("\n").length - 1;
+  if (length > FILE_LINES_MAX) problems.push(`${path}: ${length} lines, limit ${FILE_LINES_MAX}`);
 }
 
 // Clippy reads the nearest clippy.toml and no other: those of rooms begin with the workspace's.
