@@ -140,11 +140,14 @@ function section(found) {
 
 const TEXT = `# Results
 
-Written by \`scripts/bench-results\`; change nothing here by hand. Figures are of one small machine, on which server, load and disk
-share the processors, and they drift by a fifth within minutes: of each the median of the runs is shown, in brackets the lowest and
-the highest, and the disk's own write and sync of the same minute beside it. What is claimed are ratios within one set. Times
-are microseconds from when a message was due; a p99.9 of fewer than 1,000 messages is left out. Runs whose identity check failed, or whose generator was late, are void and
-not counted. PEERS[Experiments](experiments.md) keep what was tried, and [operations](../operations.md#measuring) says what a run is.
+Written by \`scripts/bench-results\`; change nothing here by hand.
+
+Server, load generator and disk share one small machine, whose speed drifts by a fifth within minutes. So each figure is the median of
+its runs, with the lowest and the highest in brackets; the disk's own write and sync of the same minute stands beside it; and only
+figures of one set are to be compared. Times are in microseconds from when a message was due. A p99.9 of fewer than 1,000 messages is
+left out. Runs whose identity check failed, or whose generator was late, are void and not counted.
+
+PEERS[Experiments](experiments.md) keep what was tried, and [operations](../operations.md#measuring) says what a run is.
 `;
 
 function document(directory) {

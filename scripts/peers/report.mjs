@@ -89,12 +89,13 @@ function documentOf() {
   const commands = [...new Set(results.map((run) => `\`${run.command.replace(/\S*\/\.cache\/\S+/g, "DIR")}\``))].sort();
   return `# Weir beside others
 
-Written by \`scripts/bench-peers\`; change nothing here by hand. Server, load and disk share one small machine, one server at a time on
-the same disk, so absolute figures say little: what is claimed are ratios. **Each run of a peer has a run of Weir beside it, in the same
-minute**, and a ratio is that of such a pair; first the median of the rounds, in brackets the lowest and the highest. All are one
-node without replicas. Versions are those that the script installs (\`scripts/versions.env\`, \`scripts/peers/*.pom.xml\`).
-Processor time is of the server alone where it can be told. Before what counts a second warms up; the generators of Kafka and
-RabbitMQ, which count from their first message on, begin anew each time.
+Written by \`scripts/bench-peers\`; change nothing here by hand.
+
+Server, load generator and disk share one small machine, with one server at a time, so absolute figures say little. What is claimed are
+ratios: **each run of a peer has a run of Weir beside it, in the same minute**, and a ratio is that of such a pair. Shown are the
+median of the rounds and, in brackets, the lowest and the highest. All run as one node without replicas. Versions are those that the
+script installs (\`scripts/versions.env\`, \`scripts/peers/*.pom.xml\`). Processor time is that of the server alone, where it can be told apart.
+The first second is not counted; the generators of Kafka and RabbitMQ, which count from their first message, are started anew for each run.
 
 ${place}
 

@@ -42,13 +42,16 @@ const { cpu, cores, kernel } = paths[0].run.machine ?? {};
 
 console.log(`# Where the time goes
 
-Written by \`scripts/bench-profile\`; change nothing here by hand. The server's processor time per message, in microseconds, by what it
-was spent on: \`perf record -e cpu-clock\` looks 997 times a second what each processor is doing for the server, gateway and storage
-node in one process; the share of such looks is multiplied with the processor time per message that \`weir bench\` read from the
-system in the same run. A look counts for what it was doing innermost; calls into the system count for what they were made for. The
-build is the usual release with frame pointers, not what \`scripts/release\` lays out. The names link to the flame graphs. Beside it
-stands what the stage may cost: the path's target, divided (\`scripts/profile/budget.mjs\`).
-[What bounds it](bounds.md) says why some cost more, and what would be tried next.
+Written by \`scripts/bench-profile\`; change nothing here by hand.
+
+The processor time that the server takes for a message, in microseconds, by what it was spent on. A cell \`0.09 of 0.10\` has what was
+measured and what the stage may cost: the path's target, divided among its stages (\`scripts/profile/budget.mjs\`). Bold is what costs too
+much. [What bounds it](bounds.md) says why, and what to try next. The names of the paths link to flame graphs.
+
+\`perf record -e cpu-clock\` takes 997 samples a second of gateway and storage node, which run in one process. The share of a stage's
+samples is multiplied by the processor time per message that \`weir bench\` measured in the same run. A sample counts for the innermost
+function; a call into the system counts for what it was made for. The build is an ordinary release with frame pointers, not that of
+\`scripts/release\`.
 
 Machine: ${cores} processors (${cpu}), Linux ${kernel}. Commit ${paths[0].run.build || "unknown"}, ${paths[0].run.at?.slice(0, 10)}.
 
