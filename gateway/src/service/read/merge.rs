@@ -13,11 +13,12 @@ use weir_protocol::ids::Offset;
 use weir_protocol::rpc::Credit;
 
 use super::budget::{Budget, Share};
+use super::credit::CreditCell;
 use super::cursor::{At, Cursor};
+use super::event::{PartitionOf, Started, SubscriptionEvent, records_event, small_event};
 use super::follower::Follower;
 use super::parcel::Parcel;
 use super::stream::PartitionEvent;
-use super::subscription::{CreditCell, PartitionOf, Started, SubscriptionEvent, records_event, small_event};
 use crate::service::ServiceError;
 use crate::storage::Topic;
 

@@ -12,7 +12,9 @@
 
 mod budget;
 mod config;
+mod credit;
 mod cursor;
+mod event;
 mod feed;
 mod follower;
 pub(crate) mod measured;
@@ -30,7 +32,9 @@ mod subscription;
 pub(in crate::service) use budget::Share;
 pub use budget::{Budget, BudgetMetrics};
 pub use config::ReadConfig;
+pub use credit::SubscriptionCredit;
 pub use cursor::{Cursor, Early};
+pub use event::{PartitionOf, Started, SubscriptionEvent};
 pub use feed::FeedMetrics;
 pub use page::{PartitionEdge, ReadPage};
 pub use parcel::{Parcel, SharedParcel};
@@ -38,6 +42,4 @@ pub use reader::{Read, Reader};
 pub use records::RecordSlice;
 pub(in crate::service) use records::{Origin, unpack};
 pub use start::{StartAt, Until};
-pub use subscription::{
-    PartitionOf, SeenPartition, Started, Subscribe, Subscription, SubscriptionCredit, SubscriptionEvent,
-};
+pub use subscription::{SeenPartition, Subscribe, Subscription};

@@ -1,19 +1,17 @@
 //! Following one or several partitions, within the client's credit.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
-use weir_protocol::ids::{Offset, PartitionId, Term, TopicPath};
+use weir_protocol::ids::{Offset, PartitionId, TopicPath};
 use weir_protocol::rpc::{At, Credit, Level};
 
 use super::budget::Share;
+use super::credit::{CreditCell, SubscriptionCredit};
 use super::cursor::{Cursor, Early};
+use super::event::{PartitionOf, SubscriptionEvent, records_event, small_event};
 use super::follower::Follower;
 use super::merge::Merge;
-use super::parcel::Parcel;
 use super::reader::{Reader, partitions_of, position};
 use super::start::StartAt;
 use super::stream::{PartitionEvent, StreamStart};
@@ -48,167 +46,6 @@ pub struct SeenPartition {
     pub next: Offset,
     /// What it was delivered below quorum.
     pub early: Option<Early>,
-}
-
-/// A partition of a subscription.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PartitionOf {
-    /// Place of the topic in [`Subscription::topics`].
-    pub topic: usize,
-    /// The partition.
-    pub partition: PartitionId,
-}
-
-/// Where a partition starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Started {
-    /// Which.
-    pub of: PartitionOf,
-    /// First offset that will come.
-    pub from: Offset,
-    /// Its end at that moment.
-    pub tail: Offset,
-}
-
-/// What happens on a subscription.
-#[derive(Debug)]
-pub enum SubscriptionEvent {
-    /// Always first, and once: all partitions have started.
-    Started(Vec<Started>),
-    /// Records, per partition in offset order, each exactly once.
-    Records {
-        /// Of which partition.
-        of: PartitionOf,
-        /// The records.
-        parcel: Parcel,
-        /// Their number.
-        count: u64,
-        /// Their encoded bytes: what credit counts.
-        bytes: u64,
-    },
-    /// Offsets `[from, to)` no longer exist and were skipped.
-    Gap {
-        /// Of which partition.
-        of: PartitionOf,
-        /// First missing offset.
-        from: Offset,
-        /// First that exists.
-        to: Offset,
-        /// `retention` or `corrupt`.
-        why: String,
-    },
-    /// A partition's end was reached.
-    CaughtUp {
-        /// Which partition.
-        of: PartitionOf,
-        /// Its end.
-        end: Offset,
-        /// The topic is closed: nothing follows unless it is opened again, which is told by another of these.
-        closed: bool,
-        /// Every partition has reached its end at least once since the last time this was true.
-        all: bool,
-    },
-    /// Nothing below matches the filter but what came.
-    Looked {
-        /// Of which partition.
-        of: PartitionOf,
-        /// Exclusive.
-        upto: Offset,
-    },
-    /// Everything below is committed (readers below quorum).
-    Firm {
-        /// Of which partition.
-        of: PartitionOf,
-        /// Exclusive.
-        upto: Offset,
-    },
-    /// Offsets `[from, to)` may be lost and shall be forgotten (readers below quorum); what has them now follows.
-    Retract {
-        /// Of which partition.
-        of: PartitionOf,
-        /// First offset that is taken back.
-        from: Offset,
-        /// One past the last that was delivered.
-        to: Offset,
-        /// The term that they were delivered with.
-        term: Term,
-    },
-}
-
-/// Raises a subscription's limit from anywhere. Clones share it.
-#[derive(Debug, Clone)]
-pub struct SubscriptionCredit(pub(super) Arc<CreditCell>);
-
-impl SubscriptionCredit {
-    /// Raises the limit to these absolute totals; lower or repeated values change nothing.
-    pub fn raise(&self, limit: Credit) {
-        self.0.raise(limit);
-    }
-
-    /// True while a grant waits for the gateway's budget.
-    #[must_use]
-    pub fn is_throttled(&self) -> bool {
-        self.0.is_throttled()
-    }
-}
-
-/// A limit and who waits for it. For one waiter.
-#[derive(Debug, Default)]
-pub(super) struct CreditCell {
-    limit: Mutex<Credit>,
-    raised: Notify,
-    is_throttled: AtomicBool,
-    /// The same of the feeds that are taken from: they say so themselves.
-    feeds: Mutex<Vec<(PartitionOf, Arc<AtomicBool>)>>,
-}
-
-impl CreditCell {
-    pub(super) fn raise(&self, limit: Credit) {
-        {
-            let mut now = self.limit.lock();
-            let raised =
-                Credit { records: now.records.max(limit.records), bytes: now.bytes.max(limit.bytes) };
-            if raised == *now {
-                return;
-            }
-            *now = raised;
-        }
-        self.raised.notify_one();
-    }
-
-    /// Sets the limit, which may be lower than it was: what is not asked for yet.
-    pub(super) fn set(&self, limit: Credit) {
-        if std::mem::replace(&mut *self.limit.lock(), limit) != limit {
-            self.raised.notify_one();
-        }
-    }
-
-    pub(super) fn latest(&self) -> Credit {
-        *self.limit.lock()
-    }
-
-    /// Waits until the limit is another than `seen`. Cancel safe.
-    pub(super) async fn changed(&self, seen: Credit) {
-        while self.latest() == seen {
-            self.raised.notified().await;
-        }
-    }
-
-    fn is_throttled(&self) -> bool {
-        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        is_set(&self.is_throttled) || self.feeds.lock().iter().any(|(_, feed)| is_set(feed))
-    }
-
-    /// The feed that a partition is taken from now.
-    pub(super) fn set_feed(&self, of: PartitionOf, feed: Option<&Arc<AtomicBool>>) {
-        let mut feeds = self.feeds.lock();
-        feeds.retain(|known| known.0 != of);
-        feeds.extend(feed.map(|feed| (of, Arc::clone(feed))));
-    }
-
-    pub(super) fn set_throttled(&self, is_throttled: bool) {
-        self.is_throttled.store(is_throttled, Ordering::Relaxed);
-    }
 }
 
 /// A running subscription. Dropping it ends it.
@@ -375,27 +212,5 @@ impl One {
         self.follower.reaches(limit);
         self.follower.raise(Credit { records: limit.records, bytes });
         self.share.is_throttled().then_some(freed)
-    }
-}
-
-pub(super) fn records_event(of: PartitionOf, parcel: Parcel, bytes: u64) -> SubscriptionEvent {
-    let count = parcel.slices().iter().map(|slice| u64::from(slice.take)).sum();
-    SubscriptionEvent::Records { of, parcel, count, bytes }
-}
-
-/// Events that are the same for one partition and for several.
-pub(super) fn small_event(of: PartitionOf, event: PartitionEvent) -> SubscriptionEvent {
-    match event {
-        PartitionEvent::Gap { from, to, why } => SubscriptionEvent::Gap { of, from, to, why },
-        PartitionEvent::Looked { upto } => SubscriptionEvent::Looked { of, upto },
-        PartitionEvent::Firm { upto } => SubscriptionEvent::Firm { of, upto },
-        PartitionEvent::Retract { from, to, term } => SubscriptionEvent::Retract { of, from, to, term },
-        PartitionEvent::CaughtUp { end, closed } => {
-            SubscriptionEvent::CaughtUp { of, end, closed, all: true }
-        }
-        PartitionEvent::Started { from, tail, .. } => {
-            SubscriptionEvent::Started(vec![Started { of, from, tail }])
-        }
-        PartitionEvent::Records { parcel, bytes } => records_event(of, parcel, bytes),
     }
 }
