@@ -156,6 +156,33 @@ need_azurite() {
     die "Azurite could not be installed; what npm says stands above. Mend that (it needs the registry) and run this again."
 }
 
+# has_terraform: there is one that runs tests: what TERRAFORM names, else an installed one, or the one that was built here. $terraform is
+# its path. It does not ask whether there is a newer one, and reads no configuration of whoever runs it.
+has_terraform() {
+  local have
+  export CHECKPOINT_DISABLE=1 TF_CLI_CONFIG_FILE=/dev/null TF_DATA_DIR="$ROOT/.cache/terraform"
+  named TERRAFORM && terraform=$TERRAFORM && return 0
+  for terraform in terraform tofu; do
+    terraform=$(command -v "$terraform") || continue
+    have=$("$terraform" version | sed -n '1s/.* v//p')
+    at_least "$have" "$TERRAFORM_MIN" && return 0
+  done
+  return 1
+}
+
+# `go install` refuses a program that replaces modules it needs, so it is built within its own source.
+need_terraform() {
+  has_terraform && return 0
+  command -v go >/dev/null || die "neither terraform nor tofu ($TERRAFORM_MIN or newer) is installed, and go, which would build one, is missing."
+  say "building OpenTofu $OPENTOFU_VERSION (once, some minutes)"
+  local source
+  source=$(go mod download -json "github.com/opentofu/opentofu@$OPENTOFU_VERSION" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+  mkdir -p "$TOOLS/bin"
+  (cd "${source:?}" && go build -trimpath -o "$TOOLS/bin/tofu" ./cmd/tofu) ||
+    die "OpenTofu could not be built; what go says stands above. A terraform or tofu of your own can be named in TERRAFORM."
+  has_terraform
+}
+
 need_cargo_deny() {
   if [ -x "$TOOLS/bin/cargo-deny" ] && [ "$(cat "$TOOLS/cargo-deny.version" 2>/dev/null)" = "$CARGO_DENY_VERSION" ]; then return 0; fi
   say "building cargo-deny $CARGO_DENY_VERSION (once, a minute or two)"  # unoptimised: it runs for seconds

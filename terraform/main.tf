@@ -1,5 +1,5 @@
 # Renders the cloud-init user data of a host that runs `weir dev` as a service. Provider-neutral: pass `user_data` to
-# whatever makes the machine. One host; clusters are not built yet. `terraform test` (1.6 or newer) runs main.tftest.hcl.
+# whatever makes the machine. One host; clusters are not built yet. scripts/terraform runs the tests, main.tftest.hcl.
 terraform {
   required_version = ">= 1.5"
 }
