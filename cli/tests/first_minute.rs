@@ -160,7 +160,7 @@ fn retries_and_conditions_are_answered_as_promised() {
     assert_eq!(post(&keyed, "other").json()["code"], "key_reused");
     // Under the key nothing is appended: the number would not be its producer's next one.
     let both = post(&[triple("1").as_slice(), &keyed].concat(), "b").json();
-    assert_eq!((&both["code"], &both["field"]), (&"invalid_header".into(), &"Idempotency-Key".into()));
+    assert_eq!((&both["code"], &both["field"]), (&"invalid_header".into(), &"idempotency-key".into()));
     let last = post(&triple("1"), "g");
     assert_eq!(last.status, 201);
 
