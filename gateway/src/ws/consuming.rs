@@ -181,10 +181,7 @@ impl Consuming {
         last_bytes: impl FnOnce() -> u64,
     ) -> Option<u64> {
         let after = self.sent.plus(amount);
-        let fits = after.msgs <= self.limit.msgs
-            && (after.bytes <= self.limit.bytes
-                || after.bytes.saturating_sub(last_bytes()) < self.limit.bytes);
-        if !fits {
+        if !self.limit.allows(after, last_bytes) {
             return None;
         }
         let first = self.n + 1;

@@ -102,10 +102,7 @@ impl Following {
     /// whoever sent them. `last_bytes` gives the size of the last record; asked for only if it matters.
     pub(super) fn deliver(&mut self, amount: Amount, last_bytes: impl FnOnce() -> u64) -> Option<u64> {
         let after = self.sent.plus(amount);
-        let fits = after.msgs <= self.limit.msgs
-            && (after.bytes <= self.limit.bytes
-                || after.bytes.saturating_sub(last_bytes()) < self.limit.bytes);
-        if !fits {
+        if !self.limit.allows(after, last_bytes) {
             return None;
         }
         let first = self.n + 1;
