@@ -2,6 +2,7 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod kills;
 mod product;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use kills::Kills;
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
 
@@ -118,20 +120,15 @@ type Shared = Arc<Mutex<Seen>>;
 /// answered as settled never comes again, what was given up is in its topic once, nothing else is lost.
 #[test]
 fn torture_kill_while_workers_settle_brings_nothing_back_and_loses_nothing() {
-    let rounds: u64 = std::env::var("TORTURE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
-    let seed = std::env::var("TORTURE_SEED").ok().and_then(|n| n.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
-    println!("TORTURE_SEED={seed}");
+    let mut kills = Kills::of(3);
+    let rounds = kills.rounds;
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (seen, numbers) = (Shared::default(), Arc::new(AtomicU64::new(0)));
-    let mut random = seed | 1;
     for round in 0..rounds {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
+        let after = kills.after(100..800);
         // All together have to prove something, however slow this machine is.
         let proof = if round + 1 == rounds { rounds } else { 0 };
-        work_and_kill(dir.path(), (Duration::from_millis(100 + random % 700), proof), &seen, &numbers);
+        work_and_kill(dir.path(), (after, proof), &seen, &numbers);
         let seen = seen.lock().unwrap();
         println!("round {round}: {} published, {} settled", seen.published.len(), seen.settled.len());
     }

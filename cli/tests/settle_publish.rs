@@ -2,6 +2,7 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod kills;
 mod product;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use kills::Kills;
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
 
@@ -216,20 +218,15 @@ type Published = Arc<Mutex<BTreeSet<String>>>;
 /// random moment, a restart. In the end the outputs are the inputs, each exactly once, whatever was answered or not.
 #[test]
 fn torture_kill_while_workers_settle_and_publish_gives_every_input_one_output() {
-    let rounds: u64 = std::env::var("TORTURE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
-    let seed = std::env::var("TORTURE_SEED").ok().and_then(|n| n.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
-    println!("TORTURE_SEED={seed}");
+    let mut kills = Kills::of(10);
+    let rounds = kills.rounds;
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let confirmed = Published::default();
-    let mut random = seed | 1;
     for round in 0..rounds {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
+        let after = kills.after(150..650);
         // All together have to prove something, however slow this machine is.
         let proof = if round + 1 == rounds { rounds * 10 + 1 } else { 0 };
-        work_and_kill(dir.path(), round, (Duration::from_millis(150 + random % 500), proof), &confirmed);
+        work_and_kill(dir.path(), round, (after, proof), &confirmed);
     }
     let product = Product::start(dir.path());
     let mut http = Connection::open(&product.address).unwrap();

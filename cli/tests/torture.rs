@@ -2,6 +2,7 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod kills;
 mod product;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use kills::Kills;
 use product::{Connection, Product};
 
 const WRITERS: u64 = 8;
@@ -21,22 +23,15 @@ type Confirmed = Arc<Mutex<BTreeMap<(String, u64, u64), String>>>;
 /// every message that was ever confirmed at `durable` or `quorum` is read back at its offset, with its bytes.
 #[test]
 fn torture_kill_while_eight_writers_publish_loses_nothing_confirmed() {
-    let rounds: u64 = std::env::var("TORTURE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
-    let seed: u64 = std::env::var("TORTURE_SEED")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or_else(|| u64::from(std::process::id()));
-    println!("TORTURE_SEED={seed}");
+    let mut kills = Kills::of(3);
+    let rounds = kills.rounds;
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let confirmed = Confirmed::default();
-    let mut random = seed | 1;
     for round in 0..rounds {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
+        let after = kills.after(20..720);
         // All together have to prove something, however slow this machine is.
         let proof = if round + 1 == rounds { rounds * 10 + 1 } else { 0 };
-        publish_and_kill(dir.path(), round, (Duration::from_millis(20 + random % 700), proof), &confirmed);
+        publish_and_kill(dir.path(), round, (after, proof), &confirmed);
         let product = Product::start(dir.path());
         let count = read_back(&product, &confirmed);
         println!("round {round}: {count} confirmed messages are there");
