@@ -89,7 +89,7 @@ const COLUMNS = {
   recovery: ["first_confirm_s", "journal_mib", "recovered_mib_per_s", "read_mib_per_s", "others_cpu_pct"],
   "journal commit": ["of_bare_loop_pct", "several_an_append_of_bare_loop_pct", "us_per_record", "several_an_append_us_per_record", "bare_loop_us_per_record"],
   "journal recovery": ["scan_gib_per_s", "bare_checksum_gib_per_s"],
-  idle: ["core_pct", "grown_rss_bytes_per_topic", "grown_rss_bytes_per_socket", "server_rss_mib", "threads", "syncs", "others_cpu_pct"],
+  idle: ["core_pct", "grown_rss_bytes_per_topic", "grown_rss_bytes_per_socket", "grown_rss_bytes_per_connection", "server_rss_mib", "threads", "syncs", "others_cpu_pct"],
 };
 const ANY = ["confirmed_per_s", "delivered_per_s", "post_per_s", "confirm", "deliver", "disk write and sync", ...COST, ...REST];
 

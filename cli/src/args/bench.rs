@@ -85,7 +85,8 @@ impl BenchCommand {
             Self::Http(args) => (args.seconds, args.rounds) = (1, 1),
             Self::Lone(args) => args.seconds = 1,
             Self::Idle(args) => {
-                (args.seconds, args.topics, args.sockets) = (1, args.topics.min(100), args.sockets.min(100));
+                (args.seconds, args.topics) = (1, args.topics.min(100));
+                (args.sockets, args.connections) = (args.sockets.min(100), args.connections.min(100));
             }
             _ => {}
         }
@@ -430,7 +431,10 @@ pub(crate) struct IdleArgs {
     /// WebSockets, each following one of the topics from its end; welcomed and no more if --topics is 0
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(..=100_000))]
     pub(crate) sockets: u32,
-    /// Seconds that count, of the topics alone and again with the WebSockets
+    /// HTTP/1.1 connections that are kept open, each after one request that was answered
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(..=100_000))]
+    pub(crate) connections: u32,
+    /// Seconds that count, of the topics alone and again with the WebSockets and the connections
     #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seconds: u64,
 }

@@ -1,4 +1,4 @@
-//! What topics cost that nobody uses, and WebSockets that say nothing: memory, threads, processor time.
+//! What topics cost that nobody uses, and WebSockets and connections that say nothing: memory, threads, processor time.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use weir_protocol::ws::{Channel, Limit, ServerFrame, Sub};
 
 use super::Bench;
 use super::meter::{Meter, Used};
+use super::poster::Poster;
 use super::result::{Figure, RunResult};
 use super::target::Target;
 use crate::args::{Connect, IdleArgs};
@@ -26,12 +27,13 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Credit of a socket that follows a topic.
 const CREDIT: Limit = Limit { msgs: 1_000, bytes: 1 << 20 };
 
-/// Makes topics, waits, and measures how little happens; then the same with WebSockets.
+/// Makes topics, waits, and measures how little happens; then the same with WebSockets, and with connections.
 pub(super) async fn run(bench: &mut Bench, args: &IdleArgs) -> anyhow::Result<()> {
     let target = Target::start(&bench.connect, &args.target).await?;
     let api = Api::new(&target.reach.connect)?;
     let progress = output::spinner("making topics");
     let mut resident = resident(&target).await?;
+    let mut sockets = JoinSet::new();
     if args.topics > 0 {
         let making = stream::iter((0..args.topics).map(Ok));
         making.try_for_each_concurrent(AT_ONCE, |n| make(&api, n)).await?;
@@ -44,7 +46,6 @@ pub(super) async fn run(bench: &mut Bench, args: &IdleArgs) -> anyhow::Result<()
     }
     if args.sockets > 0 {
         progress.set_message("connecting");
-        let mut sockets = JoinSet::new();
         let connect = &target.reach.connect;
         let connecting = stream::iter((0..args.sockets).map(Ok));
         let wires: Vec<Wire> = connecting
@@ -62,10 +63,30 @@ pub(super) async fn run(bench: &mut Bench, args: &IdleArgs) -> anyhow::Result<()
         }
         let does = if args.topics > 0 { "each following a topic" } else { "welcomed" };
         let case = format!("{} WebSockets, {does}, beside {} topics", args.sockets, args.topics);
-        bench.emit(report(case, &used, ("socket", args.sockets), resident)?.0)?;
+        let (result, now) = report(case, &used, ("socket", args.sockets), resident)?;
+        bench.emit(result)?;
+        resident = now;
+    }
+    if args.connections > 0 {
+        progress.set_message("connecting");
+        let connecting = stream::iter((0..args.connections).map(Ok));
+        let url = &target.reach.connect.url;
+        let kept: Vec<Poster> =
+            connecting.map_ok(|_| connection(url)).try_buffer_unordered(AT_ONCE).try_collect().await?;
+        progress.set_message(format!("waiting, then measuring for {} s", args.seconds));
+        let used = quiet(&target, args.seconds).await;
+        let case = format!("{} HTTP connections, kept after one request", kept.len());
+        bench.emit(report(case, &used, ("connection", args.connections), resident)?.0)?;
     }
     progress.finish_and_clear();
     Ok(())
+}
+
+/// A connection with which one request was made.
+async fn connection(url: &str) -> anyhow::Result<Poster> {
+    let mut poster = Poster::connect(url).await?;
+    poster.send("GET /healthz", "", b"").await?;
+    Ok(poster)
 }
 
 /// Resident memory of the server now.

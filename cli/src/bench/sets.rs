@@ -101,7 +101,7 @@ const QUICK: &[Repeated] = &[
     (2, "recovery --size 1GiB"),
     (1, "stream-tiers --seconds 3 --warmup 1"),
     (1, "catch-up --readers 1,10 --size 64MiB"),
-    (1, "idle --topics 100000 --sockets 1000 --seconds 10"),
+    (1, "idle --topics 100000 --sockets 1000 --connections 1000 --seconds 10"),
 ];
 
 const LOW_RATE: &[Repeated] = &[
