@@ -171,7 +171,8 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
         return Box::pin(serve(&door.edge, stream, peer, watcher)).await;
     };
     let mut stop = door.stop.clone();
-    let shake = async {
+    // With memory of its own, which is given back: a handshake takes more than what follows.
+    let shake = Box::pin(async {
         if is_plain(&stream).await? {
             return Ok(Err(stream));
         }
@@ -188,7 +189,7 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
             }
         };
         shaken.map(Ok)
-    };
+    });
     let time = door.edge.config.limits.handshake_time_max;
     let shaken = tokio::select! {
         _ = stop.wait_for(|stopping| *stopping) => return,

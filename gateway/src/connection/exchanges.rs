@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 /// What every connection of HTTP/2 begins with and no method of Weir does.
 const HTTP2: [u8; 2] = *b"PR";
@@ -105,17 +105,45 @@ pub(super) struct Watched<S> {
     exchanges: Arc<Exchanges<S>>,
     /// Exchanges of whose answers everything is written: those that had ended when last everything was.
     settled: u32,
-    /// The first bytes that came, as many as have.
-    first: ([u8; 2], usize),
+    first: First,
     /// True if bytes came since the last exchange settled.
     has_heard: bool,
     refused: Option<u16>,
 }
 
+/// The first bytes that came.
+#[derive(Default)]
+struct First {
+    bytes: [u8; 2],
+    /// How many have.
+    len: usize,
+    /// How many of them the library was given.
+    given: usize,
+}
+
 impl<S> Watched<S> {
     pub(super) fn new(stream: S, exchanges: Arc<Exchanges<S>>) -> Self {
-        let first = ([0; 2], 0);
+        let first = First::default();
         Self { stream: Some(stream), exchanges, settled: 0, first, has_heard: false, refused: None }
+    }
+
+    /// Waits for the bytes that tell HTTP/1 from HTTP/2, or the end. The library is given them again.
+    ///
+    /// # Cancel safety
+    /// Nothing that came is lost.
+    pub(super) async fn begin(&mut self) -> io::Result<()>
+    where
+        S: AsyncRead + Unpin,
+    {
+        while self.first.len < HTTP2.len() && !self.is_http1() {
+            let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+            match stream.read(&mut self.first.bytes[self.first.len..]).await? {
+                0 => break,
+                came => self.first.len += came,
+            }
+            self.has_heard = true;
+        }
+        Ok(())
     }
 
     fn stream(&mut self) -> io::Result<Pin<&mut S>>
@@ -133,17 +161,16 @@ impl<S> Watched<S> {
 
     fn hear(&mut self, bytes: &[u8]) {
         self.has_heard |= !bytes.is_empty();
-        let (first, known) = &mut self.first;
-        for (place, byte) in first[*known..].iter_mut().zip(bytes) {
+        let First { bytes: first, len, given } = &mut self.first;
+        for (place, byte) in first[*len..].iter_mut().zip(bytes) {
             *place = *byte;
-            *known += 1;
+            (*len, *given) = (*len + 1, *given + 1);
         }
     }
 
     /// True if what came first can be the begin of no connection of HTTP/2.
-    fn is_http1(&self) -> bool {
-        let (first, known) = &self.first;
-        !HTTP2.starts_with(&first[..*known])
+    pub(super) fn is_http1(&self) -> bool {
+        !HTTP2.starts_with(&self.first.bytes[..self.first.len])
     }
 
     /// True if the library refuses what came, with the answer that begins with `bytes`: nobody shall be told.
@@ -170,8 +197,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        ready!(self.stream()?.poll_read(cx, buf))?;
+        let First { bytes, len, given } = &mut self.first;
+        let again = &bytes[*given..*len];
+        let again = &again[..again.len().min(buf.remaining())];
+        buf.put_slice(again);
+        *given += again.len();
+        let (has_some, before) = (!again.is_empty(), buf.filled().len());
+        // Together with what follows: after a short read the library takes a larger buffer.
+        match self.stream()?.poll_read(cx, buf) {
+            Poll::Pending if has_some => return Poll::Ready(Ok(())),
+            read => ready!(read)?,
+        }
         self.hear(&buf.filled()[before..]);
         Poll::Ready(Ok(()))
     }
@@ -230,7 +266,7 @@ impl<S> Drop for Watched<S> {
 #[cfg(test)]
 mod tests {
     use http_body_util::Empty;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+    use tokio::io::{AsyncWriteExt as _, DuplexStream};
 
     use super::*;
 
@@ -243,6 +279,46 @@ mod tests {
         client.write_all(said).await.unwrap();
         watched.read_exact(&mut vec![0; said.len()]).await.unwrap();
         (watched, client, exchanges)
+    }
+
+    #[tokio::test]
+    async fn what_tells_the_protocols_apart_is_read_again_with_what_follows() {
+        for (said, is_http1) in
+            [("", false), ("G", true), ("GET /", true), ("P", false), ("POST /", true), ("PRI * ", false)]
+        {
+            let (mut client, server) = tokio::io::duplex(1 << 10);
+            let mut watched = Watched::new(server, Exchanges::new());
+            // The second byte may come by itself.
+            let (first, rest) = said.as_bytes().split_at(said.len().min(1));
+            let sent = async {
+                client.write_all(first).await.unwrap();
+                tokio::task::yield_now().await;
+                client.write_all(rest).await.unwrap();
+                client.shutdown().await.unwrap();
+            };
+            let (begun, ()) = futures_util::join!(watched.begin(), sent);
+            begun.unwrap();
+            assert_eq!(watched.is_http1(), is_http1, "{said:?}");
+            let mut read = [0; 64];
+            let len = watched.read(&mut read).await.unwrap();
+            assert_eq!(&read[..len], said.as_bytes(), "at once");
+            assert_eq!(watched.read(&mut read).await.unwrap(), 0, "{said:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_came_is_given_while_nothing_follows_and_to_who_has_little_room() {
+        let (mut client, server) = tokio::io::duplex(1 << 10);
+        let mut watched = Watched::new(server, Exchanges::new());
+        client.write_all(b"PO").await.unwrap();
+        watched.begin().await.unwrap();
+        assert_eq!(watched.read_u8().await.unwrap(), b'P');
+        assert_eq!(watched.read_u8().await.unwrap(), b'O');
+        client.write_all(b"ST").await.unwrap();
+        let mut rest = [0; 2];
+        watched.read_exact(&mut rest).await.unwrap();
+        assert_eq!(&rest, b"ST");
+        drop(watched);
     }
 
     #[tokio::test]

@@ -5,15 +5,22 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::BoxError;
 use axum::body::Body;
-use futures_util::FutureExt as _;
+use futures_util::future::Either;
+use futures_util::{FutureExt as _, TryFutureExt as _};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as HttpBody, Incoming};
+use hyper::rt;
+use hyper::server::conn::http1;
+use hyper::service::HttpService;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::Watcher;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceBuilder;
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -75,7 +82,7 @@ pub(crate) async fn serve(
 
 async fn serve_http<S>(
     edge: &Arc<Edge>,
-    watched: Watched<S>,
+    mut watched: Watched<S>,
     exchanges: &Arc<Exchanges<S>>,
     peer: SocketAddr,
     watcher: Watcher,
@@ -84,14 +91,28 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let head_time_max = edge.config.limits.head_time_max;
+    let until = Instant::now() + head_time_max;
+    if let Err(ended) = begin(edge, &mut watched, until).await {
+        return ended;
+    }
     let service = TowerToHyperService::new(service(edge, exchanges, peer.ip()));
-    let builder = builder(head_time_max);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(watched), service).into_owned();
-    let mut connection = std::pin::pin!(watcher.watch(connection));
+    // Asked to tell the protocols apart, the library reads the first bytes by themselves, and takes a buffer of twice
+    // the size for as long as the connection is open.
+    let is_http1 = watched.is_http1();
+    let io = TokioIo::new(watched);
+    let connection = if is_http1 {
+        let connection = http1(head_time_max).serve_connection(io, service).with_upgrades();
+        Either::Left(watched_over(connection, edge.drain.clone(), watcher).map_err(BoxError::from))
+    } else {
+        let builder = builder(head_time_max);
+        let connection = builder.serve_connection_with_upgrades(io, service).into_owned();
+        Either::Right(Box::pin(watcher.watch(connection)))
+    };
+    let mut connection = std::pin::pin!(connection);
     // Until the protocol is recognised, the HTTP library knows no time limit.
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        () = tokio::time::sleep(head_time_max) => {
+        () = tokio::time::sleep_until(until) => {
             if !exchanges.has_begun() {
                 tracing::debug!(%peer, "a connection asked for nothing in time");
                 return Ended::Late;
@@ -108,6 +129,55 @@ where
     }
 }
 
+/// Waits for the first bytes.
+async fn begin<S: AsyncRead + Unpin>(
+    edge: &Edge,
+    watched: &mut Watched<S>,
+    until: Instant,
+) -> Result<(), Ended> {
+    let mut drain = edge.drain.clone();
+    let begun = tokio::select! {
+        begun = tokio::time::timeout_at(until, watched.begin()) => begun,
+        // An error means that the gateway is gone: the same.
+        _ = drain.wait_for(|drains| *drains) => return Err(Ended::Well),
+    };
+    match begun {
+        Ok(begun) => begun.map_err(|_| Ended::Well),
+        Err(_) => Err(Ended::Late),
+    }
+}
+
+/// Serves a connection until it ends: once the gateway stops, with the request that is under way.
+async fn watched_over<I, S>(
+    connection: http1::UpgradeableConnection<I, S>,
+    mut drain: watch::Receiver<bool>,
+    watcher: Watcher,
+) -> hyper::Result<()>
+where
+    I: rt::Read + rt::Write + Unpin + Send + 'static,
+    S: HttpService<Incoming, Error: Into<BoxError>, ResBody: HttpBody<Error: Into<BoxError>> + 'static>,
+{
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        ended = &mut connection => return ended,
+        // An error means that the gateway is gone: the same.
+        _ = drain.wait_for(|drains| *drains) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let ended = connection.await;
+    // Who waits for all connections waits for this one until here.
+    drop(watcher);
+    ended
+}
+
+/// HTTP/1 alone.
+fn http1(head_time_max: Duration) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(head_time_max).max_buf_size(HEAD_BYTES_MAX);
+    builder
+}
+
+/// HTTP/1, or HTTP/2.
 fn builder(head_time_max: Duration) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(head_time_max).max_buf_size(HEAD_BYTES_MAX);
@@ -149,7 +219,9 @@ fn service<S: Send + 'static>(
             let exchanges = Arc::clone(&exchanges);
             let is_http2 = request.version() == Version::HTTP_2;
             let body = |body| if is_http2 { Body::new(Whole(body)) } else { Body::new(body) };
-            handle(Arc::clone(&edge), peer, request.map(body)).map(|response| Ok(exchanges.answer(response)))
+            // With memory of its own: a connection has none for a request while there is none.
+            let handled = Box::pin(handle(Arc::clone(&edge), peer, request.map(body)));
+            handled.map(|response| Ok(exchanges.answer(response)))
         })
 }
 
@@ -230,7 +302,8 @@ pub(crate) async fn take_leave(
 /// connection, and the last answer with it.
 async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<()> {
     stream.shutdown().await?;
-    let mut sent = [0; 4 << 10];
+    // Not in the future, where every connection had room for it.
+    let mut sent = vec![0; 4 << 10];
     while stream.read(&mut sent).await? > 0 {}
     Ok(())
 }
