@@ -51,3 +51,13 @@ test('a tab that is loaded anew has the name that it had', async () => {
   locks = new Locks();
   expect((await tab(storage)).name).toBe(name);
 });
+
+test('a tab that is refused locks keeps its name, and asks once', async () => {
+  const { name, storage } = await tab(new Map());
+  const request = vi.fn(() => Promise.reject(new DOMException('no origin', 'SecurityError')));
+  const { claim, holder } = await import('./holder');
+  expect(await claim({ request } as unknown as LockManager)).toBe(false);
+  expect(holder()).toBe(name);
+  expect(request).toHaveBeenCalledOnce();
+  expect([...storage.values()]).toEqual([name]);
+});

@@ -13,21 +13,26 @@ export const holder = () => own;
  */
 export async function claim(locks: LockManager | undefined): Promise<boolean> {
   if (!locks) return false;
-  while (!(await taken(locks, `${KEY}:${own}`))) own = renamed();
-  return true;
+  for (;;) {
+    const lock = await asked(locks, `${KEY}:${own}`);
+    if (lock !== 'taken') return lock === 'own';
+    own = renamed();
+  }
 }
 
 /** Only what came over HTTPS, or from this machine, is given locks. */
 const locks = (): LockManager | undefined => globalThis.navigator?.locks;
 void claim(locks());
 
-function taken(locks: LockManager, name: string): Promise<boolean> {
+function asked(locks: LockManager, name: string): Promise<'own' | 'taken' | 'none'> {
   return new Promise((resolve) => {
     const forLife = () => {
-      resolve(true);
+      resolve('own');
       return new Promise<never>(() => undefined);
     };
-    locks.request(name, { signal: AbortSignal.timeout(RELOADED_MS) }, forLife).catch(() => resolve(false));
+    const signal = AbortSignal.timeout(RELOADED_MS);
+    // A page without an origin of its own is refused all locks, whatever they are called.
+    locks.request(name, { signal }, forLife).catch(() => resolve(signal.aborted ? 'taken' : 'none'));
   });
 }
 
