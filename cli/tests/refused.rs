@@ -32,9 +32,7 @@ struct Api {
 
 impl Api {
     fn start() -> Self {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let product = Product::start(dir.path());
-        let http = Connection::open(&product.address).unwrap();
+        let (dir, product, http) = product::started();
         Self { _dir: dir, product, http }
     }
 
