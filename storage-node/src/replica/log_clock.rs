@@ -39,9 +39,11 @@ impl LogClock {
         self.last
     }
 
-    /// An entry of somebody else has this time.
-    pub(super) fn saw(&mut self, other: TimestampMs) {
-        self.last = self.last.max(other);
+    /// An entry of somebody else has this time. If that is later, the log's goes on from there and from now.
+    pub(super) fn saw(&mut self, other: TimestampMs, now: Instant) {
+        if other > self.last {
+            (self.last, self.since) = (other, now);
+        }
     }
 }
 
@@ -65,9 +67,18 @@ mod tests {
         // The machine's clock has caught up.
         assert_eq!(at(2 * AHEAD - 1, 2 * AHEAD), AHEAD + AHEAD - 1);
         assert_eq!(at(2 * AHEAD, 2 * AHEAD), 2 * AHEAD);
-        clock.saw(TimestampMs(5));
-        assert_eq!(clock.last(), TimestampMs(2 * AHEAD));
-        clock.saw(TimestampMs(3 * AHEAD));
-        assert_eq!(clock.last(), TimestampMs(3 * AHEAD));
+    }
+
+    #[test]
+    fn what_somebody_else_has_written_is_gone_on_from_as_of_now() {
+        let begun = Instant::now();
+        let after = |ms| begun + Duration::from_millis(ms);
+        let mut clock = LogClock::new(TimestampMs(1_000), begun);
+        clock.saw(TimestampMs(5), after(1));
+        assert_eq!(clock.last(), TimestampMs(1_000));
+        // Another led for an hour, by a clock that is ahead.
+        clock.saw(TimestampMs(9_000_000), after(3_600_000));
+        assert_eq!(clock.next(TimestampMs(3_601_000), after(3_600_000)), TimestampMs(9_000_000));
+        assert_eq!(clock.next(TimestampMs(3_601_010), after(3_600_010)), TimestampMs(9_000_005));
     }
 }

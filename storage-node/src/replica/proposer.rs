@@ -225,7 +225,7 @@ impl Proposer {
             Ok(()) => self.shared.early().regained(),
             Err(why) => tracing::warn!(%why, "the shard does not lead; publishes are refused"),
         }
-        self.clock.saw(self.state.read().last_ts());
+        self.clock.saw(self.state.read().last_ts(), Instant::now());
         self.flight.is_rejected.store(false, Ordering::Release);
     }
 }
