@@ -225,6 +225,20 @@ async fn is_plain(stream: &TcpStream) -> io::Result<bool> {
 mod tests {
     use super::*;
 
+    /// Bytes of what greets a client.
+    fn room<F: Future>(_: impl Fn(&'static Door, TcpStream, SocketAddr, Watcher) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_takes_no_memory_for_a_handshake_that_is_over() {
+        let bytes = room(greet);
+        assert!(
+            bytes <= 3 << 10,
+            "{bytes} bytes with every connection: 6,904 were with room for a handshake"
+        );
+    }
+
     /// Asked of the system, not of the code that is tested.
     async fn has_ipv6() -> bool {
         TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.is_ok()

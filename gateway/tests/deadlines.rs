@@ -111,6 +111,22 @@ async fn a_head_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn who_has_asked_for_nothing_or_rests_does_not_hold_up_a_stop() {
+    let limits = ClientLimits { head_time_max: 10 * SOON, ..ClientLimits::default() };
+    let (gateway, _) = gateway(limits, None).await;
+    let (silent, mut begun) = (connect(&gateway).await, connect(&gateway).await);
+    begun.write_all(b"P").await.unwrap();
+    // They are accepted in their order: the others before this.
+    let resting = answered(&gateway).await;
+    timeout(SOON, gateway.shutdown(10 * SOON)).await.expect("it waits for who asks for nothing");
+    for mut stream in [silent, begun, resting] {
+        let mut answer = Vec::new();
+        timeout(SOON, stream.read_to_end(&mut answer)).await.expect("it waits on").unwrap();
+        assert_eq!(answer, b"");
+    }
+}
+
+#[tokio::test]
 async fn a_head_that_breaks_off_is_answered() {
     let (gateway, _) = gateway(ClientLimits::default(), None).await;
     let mut stream = connect(&gateway).await;

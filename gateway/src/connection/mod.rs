@@ -170,7 +170,7 @@ where
     ended
 }
 
-/// HTTP/1 alone.
+/// HTTP/1 alone, as [`builder`] has it.
 fn http1(head_time_max: Duration) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(head_time_max).max_buf_size(HEAD_BYTES_MAX);
@@ -306,4 +306,25 @@ async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Resul
     let mut sent = vec![0; 4 << 10];
     while stream.read(&mut sent).await? > 0 {}
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// Bytes of what serves a connection.
+    fn room<F: Future>(_: impl Fn(&'static Arc<Edge>, TcpStream, SocketAddr, Watcher) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_takes_no_memory_for_what_happens_once() {
+        let bytes = room(serve);
+        assert!(
+            bytes <= 4 << 10,
+            "{bytes} bytes with every connection: 4 KiB of 5,849 were for the last read of it"
+        );
+    }
 }
