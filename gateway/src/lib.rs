@@ -12,6 +12,7 @@
 //!   storage    the way to the storage nodes: router, retry policy, publish lanes
 //!   auth       who may do what: one `authorize`
 //!   stages     where the time of confirmed publishes goes
+//!   under_way  futures that one task drives
 //!   metrics    what the bounded parts hold, at scrape time
 //!   api        what clients see: JSON types, problems, the operation table, the OpenAPI document
 //! ```
@@ -29,6 +30,7 @@ pub mod service;
 mod stages;
 pub mod storage;
 mod tls;
+mod under_way;
 mod ws;
 
 /// Doors to private parts that are measured by themselves, for the benches and nobody else.

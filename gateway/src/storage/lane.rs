@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::Notify;
@@ -29,6 +28,7 @@ use super::router::{Attempts, Router};
 use super::ticket::{Ticket, TripEnd};
 use super::topic::Topic;
 use super::topic_cache::TopicCache;
+use crate::under_way::UnderWay;
 
 /// A frame is full at this many bytes of batches; a larger batch has one of its own.
 const FRAME_BYTES: usize = 1 << 20;
@@ -165,7 +165,7 @@ struct Runner {
 
 impl Runner {
     async fn run(mut self) {
-        let mut flying = FuturesUnordered::new();
+        let mut flying = UnderWay::default();
         loop {
             if flying.is_empty()
                 && let Some(step) = self.stall.take()

@@ -32,11 +32,10 @@ use crate::service::ServiceError;
 use crate::service::publish::{ChannelPublish, Confirm, Content, PublishChannel};
 use crate::service::read::{Subscription, SubscriptionCredit, SubscriptionEvent};
 use crate::stages::StageSeconds;
+use crate::under_way::UnderWay;
 use queues::{QueueEvent, Queues};
-use under_way::UnderWay;
 
 mod queues;
-mod under_way;
 
 /// Output above which neither the log nor the client is read on: what the client has not taken yet waits there.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;

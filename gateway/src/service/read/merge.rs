@@ -4,9 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
 use weir_protocol::ids::Offset;
@@ -21,6 +19,7 @@ use super::parcel::Parcel;
 use super::stream::PartitionEvent;
 use crate::service::ServiceError;
 use crate::storage::Topic;
+use crate::under_way::UnderWay;
 
 /// Events of one partition that wait to be handed on; then it is not asked for more.
 const WAITING_MAX: usize = 64;
@@ -58,7 +57,7 @@ struct Grant {
 /// Followers and what came from them.
 pub(super) struct Merge {
     slots: Vec<Slot>,
-    running: FuturesUnordered<BoxFuture<'static, Stepped>>,
+    running: UnderWay<BoxFuture<'static, Stepped>>,
     ready: VecDeque<(usize, PartitionEvent)>,
     is_started: bool,
     sent: Credit,
@@ -67,7 +66,7 @@ pub(super) struct Merge {
 impl Merge {
     /// `limit` is what the client allows at first.
     pub(super) fn new(followers: Vec<(PartitionOf, Follower)>, budget: &Arc<Budget>, limit: Credit) -> Self {
-        let running = FuturesUnordered::new();
+        let mut running = UnderWay::default();
         let mut slots = Vec::with_capacity(followers.len());
         for (place, (of, follower)) in followers.into_iter().enumerate() {
             let grant = Arc::<Grant>::default();

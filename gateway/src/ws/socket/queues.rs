@@ -14,7 +14,7 @@ use crate::ws::effect::Use;
 use crate::ws::gate::Gated;
 use crate::ws::session::Session;
 
-use super::under_way::UnderWay;
+use crate::under_way::UnderWay;
 
 type Made = (Use, Result<(Box<Consumer>, ConsumerHandle), ServiceError>);
 type Came = (Use, Box<Consumer>, Result<Consumed, ServiceError>);

@@ -3,9 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
@@ -25,6 +23,7 @@ use super::part::{Granted, Part, PartEvent};
 use super::shares::Shares;
 use crate::service::ServiceError;
 use crate::service::read::Share;
+use crate::under_way::UnderWay;
 
 /// Parts that one consumer has had in its life, with those that are gone: they keep their numbers.
 const PARTS_HAD_MAX: usize = 65_536;
@@ -101,7 +100,7 @@ pub struct Consumer {
     /// Of a stream with several parts.
     attendance: Option<Attendance>,
     was_told_share: bool,
-    running: FuturesUnordered<BoxFuture<'static, Stepped>>,
+    running: UnderWay<BoxFuture<'static, Stepped>>,
     /// What is more than the client's credit: the last records of several partitions may overshoot it together.
     waiting: VecDeque<Consumed>,
     handed: Credit,
@@ -157,7 +156,7 @@ impl Subscriptions {
             looked: Instant::now(),
             attendance,
             was_told_share: false,
-            running: FuturesUnordered::new(),
+            running: UnderWay::default(),
             waiting: VecDeque::new(),
             handed: Credit::default(),
             permits,
