@@ -70,12 +70,6 @@ impl CloseCode {
         self as u16
     }
 
-    /// True if the client shall reconnect.
-    #[must_use]
-    pub const fn reconnects(self) -> bool {
-        Self::number_reconnects(self.number())
-    }
-
     /// True if a client that was closed with `number` shall reconnect, whether it knows the code or not. Codes
     /// outside Weir's range come from the network or a proxy: reconnect.
     #[must_use]
@@ -92,7 +86,8 @@ mod tests {
     fn codes_round_trip_and_split_into_reconnecting_and_terminal() {
         for &code in CloseCode::ALL {
             assert_eq!(CloseCode::from_number(code.number()), Some(code));
-            assert_eq!(code.reconnects(), code.number() < 4500, "{code:?}");
+            let number = code.number();
+            assert_eq!(CloseCode::number_reconnects(number), number < 4500, "{code:?}");
         }
         assert!(CloseCode::ALL.is_sorted_by_key(|code| code.number()));
         assert_eq!(CloseCode::from_number(1006), None);

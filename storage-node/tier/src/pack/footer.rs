@@ -179,13 +179,6 @@ impl Footer {
         self.blocks(row).partition_point(|block| block.first <= offset).checked_sub(1)
     }
 
-    /// Place, among the partition's, of the first block with a batch at or after `ts`; `None` if all are earlier.
-    #[must_use]
-    pub fn block_at_time(&self, row: &PartitionRow, ts: TimestampMs) -> Option<usize> {
-        let at = self.blocks(row).partition_point(|block| block.last_ts < ts);
-        (at < row.blocks as usize).then_some(at)
-    }
-
     /// Bytes that it takes in memory, about.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
