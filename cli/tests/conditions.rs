@@ -143,6 +143,7 @@ fn a_subscription_is_moved_only_as_the_tag_says() {
         let line = format!("POST /v1/subscriptions/work:{verb}");
         let gone = send(&mut http, &line, &[("If-Match", &second)], body);
         assert_eq!((gone.status, &gone.json()["code"]), (410, &"incarnation_gone".into()), "{verb}");
+        assert_eq!(gone.json()["title"], "Topic or subscription was deleted");
     }
 }
 

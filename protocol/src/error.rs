@@ -126,7 +126,7 @@ error_codes! {
     /// The offset was removed by retention.
     OffsetTrimmed = 60, "offset_trimmed", 410, final, "Offset was removed by retention";
     /// The cursor or tag belongs to a deleted topic of the same name.
-    IncarnationGone = 61, "incarnation_gone", 410, final, "Topic was deleted";
+    IncarnationGone = 61, "incarnation_gone", 410, final, "Topic or subscription was deleted";
     /// If-Match names another tail.
     TailMismatch = 62, "tail_mismatch", 412, final, "Tail has moved";
     /// If-Match names another version of the configuration.
