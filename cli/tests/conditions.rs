@@ -147,6 +147,34 @@ fn a_subscription_is_moved_only_as_the_tag_says() {
     }
 }
 
+/// A fork takes over how the subscription is configured, and what it has settled.
+#[test]
+fn a_subscription_is_forked_only_as_the_tag_says() {
+    let (_dir, _product, mut http) = started();
+    send(&mut http, "PUT /v1/topics/t", &[], "{}");
+    let work = "/v1/subscriptions/work";
+    let made = |http: &mut Connection| tag(&send(http, &format!("PUT {work}"), &[], r#"{"topics":["t"]}"#));
+    let first = made(&mut http);
+    let patched = send(&mut http, &format!("PATCH {work}"), &[], r#"{"lease_ms":5000}"#);
+    let second = tag(&patched);
+    let fork = |http: &mut Connection, name: &str, tag: &str| {
+        let body = format!(r#"{{"name":"{name}"}}"#);
+        send(http, &format!("POST {work}:fork"), &[("If-Match", tag)], &body)
+    };
+    let stale = fork(&mut http, "a", &first);
+    assert_eq!((stale.status, &stale.json()["code"]), (412, &"version_mismatch".into()));
+    assert_eq!(fork(&mut http, "a", "work").status, 400);
+    assert_eq!(send(&mut http, "GET /v1/subscriptions/a", &[], "").status, 404, "nothing was forked");
+    for (name, tag) in [("a", second.as_str()), ("b", "*"), ("c", &format!("{first}, {second}"))] {
+        let forked = fork(&mut http, name, tag);
+        assert_eq!(forked.status, 201, "{}", forked.text());
+    }
+    assert_eq!(send(&mut http, &format!("DELETE {work}"), &[], "").status, 204);
+    made(&mut http);
+    let gone = fork(&mut http, "d", &second);
+    assert_eq!((gone.status, &gone.json()["code"]), (410, &"incarnation_gone".into()));
+}
+
 #[test]
 fn a_message_is_appended_to_any_of_the_tails_that_are_named() {
     let (_dir, _product, mut http) = started();

@@ -357,7 +357,7 @@ export interface paths {
          *
          *     Needs the grant `manage` on both subscriptions, and otherwise the same grants as creating one.
          *
-         *     Errors: `subscription_not_found`, `incarnation_gone` if the topic was deleted, `snapshot_gone`, `config_mismatch`, `not_supported` for another mode, other topics, another start or order, `invalid_parameter`, `invalid_config`, `invalid_name`, `unknown_field`, `topic_not_found`, `unavailable`. With the outcome `unknown` the fork may or may not exist: send the request again.
+         *     Errors: `subscription_not_found`, `incarnation_gone` if the topic was deleted, `version_mismatch`, `snapshot_gone`, `config_mismatch`, `not_supported` for another mode, other topics, another start or order, `invalid_parameter`, `invalid_config`, `invalid_name`, `unknown_field`, `topic_not_found`, `unavailable`. With the outcome `unknown` the fork may or may not exist: send the request again.
          *
          *     Needs the grant `manage`.
          */
@@ -3995,7 +3995,10 @@ export interface operations {
     forkSubscription: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Namespace. */
                 ns: string;

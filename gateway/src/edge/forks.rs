@@ -8,7 +8,7 @@ use weir_protocol::rpc::{At, SubscriptionConfig, snapshot_named};
 use weir_protocol::start::{Start, parse_from};
 
 use super::call::{Call, permitted};
-use super::subscriptions::{may_connect, path, shown_as};
+use super::subscriptions::{get_if_match, may_connect, path, shown_as};
 use crate::api::{ForkSubscription, Problem};
 use crate::auth::{Op, Resource};
 use crate::service::subscriptions::{Moment, SubscriptionPath};
@@ -25,12 +25,11 @@ pub(super) async fn fork(mut call: Call) -> Result<Response, Problem> {
     let resource = Resource::Subscription { namespace: &fork.namespace, subscription: &fork.subscription };
     permitted(&call.principal, Op::Manage, &resource)?;
     let moment = moment("at", asked.at.as_deref().unwrap_or("now"))?;
-    let subscriptions = &call.edge.services.subscriptions;
-    let source = subscriptions.get(&source).await?;
+    let source = get_if_match(&call, &source).await?;
     let config = asked.config.apply(source.config.clone())?;
     check_same(&source.config, &config)?;
     may_connect(&call, &config, None)?;
-    let (_, is_new) = subscriptions.fork(&source, &fork, config, moment).await?;
+    let (_, is_new) = call.edge.services.subscriptions.fork(&source, &fork, config, moment).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let collection = call.path.rsplit_once('/').map_or("", |(collection, _)| collection);
     shown_as(&call, &fork, status, &format!("{collection}/{}", fork.subscription)).await

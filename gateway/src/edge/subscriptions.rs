@@ -146,6 +146,15 @@ pub(super) async fn check_if_match(call: &Call, path: &SubscriptionPath) -> Resu
     for_any(named, |expected| async move { expect(current, expected) }).await
 }
 
+/// The subscription that the path names, if `If-Match` does not exclude it.
+pub(super) async fn get_if_match(call: &Call, path: &SubscriptionPath) -> Result<Subscription, Problem> {
+    let named = if_match(call)?;
+    let current = call.edge.services.subscriptions.get(path).await?;
+    let found = &current;
+    for_any(named, |expected| async move { expect(found, expected) }).await?;
+    Ok(current)
+}
+
 /// Refuses what is another life or version than the one that is meant.
 fn expect(current: &Subscription, expected: Option<(u64, u32)>) -> Result<(), Problem> {
     let Some((id, version)) = expected else { return Ok(()) };

@@ -89,12 +89,12 @@ pub const FORK_SUBSCRIPTION: Operation = Operation {
             keeps the state of that instant the answer is 410 `snapshot_gone`, and no fork is left behind; \
             a partition that a topic pattern added later never had such a state.\n\nNeeds the grant \
             `manage` on both subscriptions, and otherwise the same grants as creating one.\n\nErrors: \
-            `subscription_not_found`, `incarnation_gone` if the topic was deleted, `snapshot_gone`, \
-            `config_mismatch`, `not_supported` for another mode, other topics, another start or order, \
+            `subscription_not_found`, `incarnation_gone` if the topic was deleted, `version_mismatch`, \
+            `snapshot_gone`, `config_mismatch`, `not_supported` for another mode, other topics, another start or order, \
             `invalid_parameter`, `invalid_config`, `invalid_name`, `unknown_field`, `topic_not_found`, \
             `unavailable`. With the outcome `unknown` the fork may or may not exist: send the request \
             again.",
-    headers: &[],
+    headers: &[IF_MATCH],
     body: Body::Required(&[json("ForkSubscription")]),
     ..CREATE_SUBSCRIPTION
 };
