@@ -100,6 +100,22 @@ fn an_event_id_goes_on_exactly_over_several_topics_and_partitions() {
     );
 }
 
+#[test]
+fn a_place_that_is_none_of_ours_is_refused_by_what_named_it() {
+    let mut api = Api::start();
+    assert_eq!(api.send("PUT /v1/topics/a", &[], b"{}").status, 201);
+    for (path, headers, field) in [
+        ("events?topic=a", &[("Last-Event-ID", "x")][..], "last-event-id"),
+        ("events?topic=a&last_event_id=x", &[], "last_event_id"),
+        ("events?topic=a&from=cursor:x", &[], "from"),
+        ("topics/a/messages?from=cursor:x", &[], "from"),
+    ] {
+        let problem = api.get(&format!("/v1/ns/default/{path}"), headers).json();
+        let told = (problem["code"].as_str(), problem["field"].as_str());
+        assert_eq!(told, (Some("invalid_cursor"), Some(field)), "{path}: {problem}");
+    }
+}
+
 /// The events of a stream, each its name and data: so many, however long they take, and what comes behind
 /// them until it says nothing for a second.
 fn events_until_quiet(events: &mut Connection, count: usize) -> Vec<(String, Value)> {

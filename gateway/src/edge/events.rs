@@ -76,11 +76,13 @@ async fn respond(
     default_from: &str,
 ) -> Result<Response, Problem> {
     let last = match call.header("last-event-id")? {
-        Some(id) => Some(id),
-        None => call.route.query("last_event_id"),
+        Some(id) => Some(("last-event-id", id)),
+        None => call.route.query("last_event_id").map(|id| ("last_event_id", id)),
     };
     let from = match last {
-        Some(id) => StartAt::Cursor(Cursor::decode(id)?),
+        Some((field, id)) => {
+            StartAt::Cursor(Cursor::decode(id).map_err(|failure| failure.with_field(field))?)
+        }
         None => StartAt::parse(call.route.query("from").unwrap_or(default_from))?,
     };
     let buffer = Credit { records: BUFFER_RECORDS, bytes: call.edge.config.limits.events_bytes_max };

@@ -57,7 +57,10 @@ impl StartAt {
             Start::At(At::Offset(offset)) => Self::Offset(Offset(*offset)),
             Start::At(At::TimestampMs(ms)) => Self::Timestamp(TimestampMs(*ms)),
             Start::At(At::Tail(records)) => Self::Tail(*records),
-            Start::Cursor(token) => Self::Cursor(Cursor::decode(token)?),
+            Start::Cursor(token) => {
+                let cursor = Cursor::decode(token).map_err(|failure| failure.with_field("from"))?;
+                Self::Cursor(cursor)
+            }
         })
     }
 }
@@ -101,7 +104,8 @@ mod tests {
         for bad in ["", "Earliest", "-1", "tail:", "ts:soon", "n:1"] {
             assert_eq!(StartAt::parse(bad).unwrap_err().code(), ErrorCode::InvalidParameter, "{bad}");
         }
-        assert_eq!(StartAt::parse("cursor:x").unwrap_err().code(), ErrorCode::InvalidCursor);
+        let foreign = StartAt::parse("cursor:x").unwrap_err();
+        assert_eq!((foreign.code(), foreign.field), (ErrorCode::InvalidCursor, Some("from")));
         assert_eq!(Until::parse("ts:7"), Ok(Until::Timestamp(TimestampMs(7))));
         assert!(Until::parse("latest").is_err());
     }
