@@ -220,16 +220,25 @@ impl Problem {
         }
     }
 
-    /// The same where a value may be of another type than it should be: `find` knows at which place.
+    /// The same where a value may be of another type than it should be, or a field may be missing: `find` knows at
+    /// which place.
     #[must_use]
     pub fn malformed_at(before: &str, why: &str, find: impl FnOnce() -> Option<String>) -> Self {
         let problem = Self::malformed(before, why);
         if problem.field.is_some() {
             return problem;
         }
-        match find() {
-            Some(place) => Self::malformed(format_args!("{before}{place}: "), why).with_field(place),
+        let missing = why.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+        let place = find();
+        let problem = match &place {
+            Some(place) => Self::malformed(format_args!("{before}{place}: "), why),
             None => problem,
+        };
+        match (place, missing) {
+            (Some(place), Some(missing)) => problem.with_field(format!("{place}.{missing}")),
+            (Some(field), None) => problem.with_field(field),
+            (None, Some(missing)) => problem.with_field(missing),
+            (None, None) => problem,
         }
     }
 

@@ -16,3 +16,21 @@ pub(super) fn from_json<T: serde::de::DeserializeOwned + Default>(body: &[u8]) -
 pub(super) fn wrong<'a, T: serde::Deserialize<'a>>(line: &str, json: &'a [u8], why: &str) -> Problem {
     Problem::malformed_at(line, why, || objects::place_of_error::<T>(json))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Settle, SettledLease};
+
+    #[test]
+    fn a_field_that_is_missing_is_named_with_its_place() {
+        let problem = from_json::<Settle>(br#"{"nack":[{"lease":"l_1"},{"delay_ms":5}]}"#).unwrap_err();
+        assert_eq!((problem.code.as_ref(), problem.field.as_deref()), ("malformed", Some("nack[1].lease")));
+        assert!(problem.detail.starts_with("nack[1]: missing field `lease`"), "{}", problem.detail);
+        let json = br#"{"lease":"l_1"}"#;
+        let error = objects::from_slice::<SettledLease>(json).unwrap_err();
+        let problem = wrong::<SettledLease>("line 2: ", json, &error.to_string());
+        assert_eq!(problem.field.as_deref(), Some("result"));
+        assert!(problem.detail.starts_with("line 2: missing field `result`"), "{}", problem.detail);
+    }
+}

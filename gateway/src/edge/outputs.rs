@@ -157,7 +157,7 @@ mod tests {
     fn what_is_wrong_is_named_with_its_place() {
         for (item, code, field) in [
             (r#"{"topic":"a","dta":1}"#, "unknown_field", "publish[1].dta"),
-            (r#"{"data":1}"#, "malformed", "publish[1]"),
+            (r#"{"data":1}"#, "malformed", "publish[1].topic"),
             (r#"[]"#, "malformed", "publish[1]"),
             (r#"{"topic":7,"data":1}"#, "malformed", "publish[1].topic"),
             (r#"{"topic":"a/b","data":1}"#, "invalid_name", "publish[1].topic"),
