@@ -394,6 +394,10 @@ fn what_has_one_value_is_refused_twice_by_its_name_and_lists_are_read_as_one() {
         let headers = if name == "host" { &twice[..1] } else { &twice };
         assert_eq!(api.refused(PUBLISH, headers, "v"), (400, json!(name)), "{name}");
     }
+    for name in ["message-key", "ce-partitionkey"] {
+        let long = "k".repeat(1_025);
+        assert_eq!(api.refused(PUBLISH, &[(name, &long)], "v"), (413, json!(name)));
+    }
     for (media, body, field) in [
         ("application/x-ndjson", r#"{"data":1,"headers":{"x":"1","x":"2"}}"#, "x"),
         ("application/x-ndjson", r#"{"data":1,"data":2}"#, "data"),

@@ -10,6 +10,7 @@ use weir_protocol::batch::{HeadersBuilder, Reserved};
 use weir_protocol::decimal::decimal;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
+use weir_protocol::limits::KEY_BYTES_MAX;
 
 use super::super::repeated;
 use super::batch::is_plain;
@@ -29,7 +30,7 @@ const OF_THE_REQUEST: [(&str, Reserved); 2] =
 /// The message that headers and body make. `now_ms` is what delays count from.
 ///
 /// # Errors
-/// `invalid_header` by name.
+/// `invalid_header` by name, `too_large` for a key.
 pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) -> Result<NewRecord, Problem> {
     let (mut stored, key) = around(headers, now_ms)?;
     if let Some(text) = headers.get("content-type") {
@@ -42,7 +43,7 @@ pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) ->
         let value = attribute_of(name, value)?;
         add_user(&mut stored, name, name.as_str(), value.as_bytes())?;
         if name == "ce-partitionkey" {
-            partition_key = Some(Bytes::from(value.into_owned()));
+            partition_key = Some(key_of(name.as_str(), value.as_bytes())?);
         }
     }
     let key = key.or(partition_key);
@@ -53,7 +54,7 @@ pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) ->
 /// What is said of a message whatever the form of its body: its headers and key.
 ///
 /// # Errors
-/// `invalid_header` by name.
+/// `invalid_header` by name, `too_large` for a key.
 pub(super) fn around(headers: &HeaderMap, now_ms: u64) -> Result<(HeadersBuilder, Option<Bytes>), Problem> {
     let mut stored = HeadersBuilder::default();
     add_reserved(&mut stored, &OF_THE_REQUEST, headers);
@@ -69,7 +70,8 @@ pub(super) fn around(headers: &HeaderMap, now_ms: u64) -> Result<(HeadersBuilder
             add_user(&mut stored, name, user, value.as_bytes())?;
         }
     }
-    Ok((stored, headers.get("message-key").map(bytes_of)))
+    let key = headers.get("message-key").map(|key| key_of("message-key", key.as_bytes())).transpose()?;
+    Ok((stored, key))
 }
 
 /// Of a list all its lines; of all else there is one. An encoding that changes nothing is none: who reads would take
@@ -96,8 +98,14 @@ fn attribute_of<'a>(name: &HeaderName, value: &'a HeaderValue) -> Result<Cow<'a,
     if is_required && value.is_empty() { Err(refuse("empty")) } else { Ok(value) }
 }
 
-fn bytes_of(value: &HeaderValue) -> Bytes {
-    Bytes::copy_from_slice(value.as_bytes())
+/// The key that a header says. One that is too large is refused here, where it is known what said it.
+fn key_of(name: &str, key: &[u8]) -> Result<Bytes, Problem> {
+    if key.len() > KEY_BYTES_MAX {
+        let detail = format!("{name}: a key of {} bytes exceeds {KEY_BYTES_MAX}", key.len());
+        let refused = Problem::new(ErrorCode::TooLarge, detail).with_field(name);
+        return Err(refused.with_limit(KEY_BYTES_MAX as u64));
+    }
+    Ok(Bytes::copy_from_slice(key))
 }
 
 fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<TimestampMs>, Problem> {
