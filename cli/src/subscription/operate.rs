@@ -29,12 +29,18 @@ fn explained(found: &Value) -> Vec<String> {
     let (id, state) = (text(&found["id"]), text(&found["state"]));
     let mut lines = vec![format!("{id} is {state}")];
     let mut say = |line: String| lines.push(format!("  {line}"));
+    let reasons = || found["reasons"].as_array().into_iter().flatten();
+    let is_exhausted = reasons().any(|reason| reason == "exhausted");
     match state {
         "leased" => say(format!(
             "leased by {} for {} ms more, attempt {}",
             found["holder"].as_str().unwrap_or("nobody with a name"),
             found["lease_expires_in_ms"],
             found["attempts"]
+        )),
+        "delayed" if is_exhausted => say(format!(
+            "is given up in {} ms at the earliest, attempts: {}",
+            found["delayed_ms"], found["attempts"]
         )),
         "delayed" => say(format!(
             "may be leased in {} ms, attempts so far: {}",
@@ -49,7 +55,7 @@ fn explained(found: &Value) -> Vec<String> {
         "absent" => say(format!("not there yet; the newest is below {}", found["end"])),
         _ => {}
     }
-    for reason in found["reasons"].as_array().into_iter().flatten() {
+    for reason in reasons() {
         say(reason_in_words(text(reason)).to_owned());
     }
     if matches!(state, "ready" | "delayed" | "blocked") {
@@ -75,6 +81,10 @@ fn reason_in_words(reason: &str) -> &str {
         "scheduled" => "its publisher wants it later (Deliver-At)",
         "in_line" => "others go before it",
         "seeking" => "a seek is on its way",
+        "compacted" => "compaction dropped it: it is settled undelivered",
+        "exhausted" => {
+            "it has had all its deliveries: it waits for room for dead letters, or for the end of its last delivery"
+        }
         other => other,
     }
 }

@@ -22,6 +22,9 @@ describe('explanations', () => {
     expect(standing(explained({ state: 'leased', holder: 'w-7', lease_expires_in_ms: 61_000 }))).toBe(
       'w-7 has it, for 1 min 1 s more; attempt 2.',
     );
+    const delayed = { state: 'delayed', delayed_ms: 5_000 } as const;
+    expect(standing(explained(delayed))).toBe('It comes again in 5 s.');
+    expect(standing(explained({ ...delayed, reasons: ['exhausted'] }))).toContain('given up in 5 s');
     expect(standing(explained({ state: 'blocked', blocked_by: '0:5' }))).toContain('not settled: 0:5');
     expect(standing(explained({ state: 'trimmed' }))).toContain('oldest message is 3');
     expect(standing(explained({ state: 'absent' }))).toContain('newest is below 90');

@@ -16,6 +16,8 @@ const REASONS: Record<Reason, string> = {
   in_line: 'Others go before it.',
   seeking: 'A seek is on its way.',
   compacted: 'Compaction dropped it: its key has a newer message, or was deleted. It is settled undelivered.',
+  exhausted:
+    'It has had all its deliveries: it waits for room for dead letters, or for the end of its last delivery.',
 };
 
 export const reasonText = (reason: string): string => REASONS[reason as Reason] ?? reason;
@@ -26,7 +28,10 @@ const held = ({ holder, attempts, lease_expires_in_ms: left = 0 }: Explained) =>
 const SENTENCES: Record<string, (explained: Explained) => string> = {
   ready: ({ ahead }) => `It could be leased; ${counted(ahead, 'unsettled message')} before it.`,
   leased: held,
-  delayed: ({ delayed_ms }) => `It comes again in ${lasting(delayed_ms ?? 0)}.`,
+  delayed: ({ delayed_ms, reasons }) =>
+    reasons.includes('exhausted')
+      ? `It is given up in ${lasting(delayed_ms ?? 0)} at the earliest.`
+      : `It comes again in ${lasting(delayed_ms ?? 0)}.`,
   blocked: ({ blocked_by }) =>
     `Another message of its key is not settled${blocked_by ? `: ${blocked_by}` : ''}.`,
   settling: () => 'What was decided of it is on its way to the disk.',

@@ -497,6 +497,8 @@ pub enum Hindrance {
     Seeking,
     /// It was dropped by compaction: its key has a newer message, or was deleted.
     Compacted,
+    /// It has had all its deliveries and waits to be given up, not to be delivered again.
+    Exhausted,
 }
 
 impl Hindrance {
@@ -516,6 +518,7 @@ impl Hindrance {
             H::InLine => Self::InLine,
             H::Seeking => Self::Seeking,
             H::Compacted => Self::Compacted,
+            H::Exhausted => Self::Exhausted,
         })
     }
 }

@@ -39,6 +39,9 @@ pub enum Hindrance {
     Seeking = 9,
     /// It was dropped, because its key has a newer record or was deleted: it will be settled.
     Compacted = 10,
+    /// It has had all its deliveries: it will be given up, once there is room for its letter, or, if its last delivery
+    /// was from before this leader, once the time of a lease is over.
+    Exhausted = 11,
 }
 
 /// The answer to [`ExplainRequest`].

@@ -5,7 +5,7 @@ use std::ops::Range;
 use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::rpc::{LeaseInfo, Standing};
 
-use super::leases::{Leases, State};
+use super::leases::{Leases, State, is_exhausted};
 use super::part::Part;
 use super::view::{LeasePage, not_over};
 
@@ -83,6 +83,12 @@ impl Leases {
     #[must_use]
     pub fn is_full_of_what_comes_again(&self) -> bool {
         !self.may_take_new()
+    }
+
+    /// Whether a record with so many deliveries has had all of them: it waits to be given up, not to come again.
+    #[must_use]
+    pub fn are_all(&self, attempts: u32) -> bool {
+        is_exhausted(&self.rules, attempts)
     }
 
     /// Whether all places are taken at `now`, or there are none.

@@ -1,12 +1,14 @@
 //! Last deliveries that end while nobody pulls.
 
+use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use weir_protocol::rpc::{
-    At, Method, PartRef, PullRequest, SettleAction, SettleItem, SettleOutcome, SettleRun, SettleRunsAnswer,
-    SettleRunsRequest, Standing, SubscriptionConfig, SubscriptionName,
+    At, Hindrance, Method, PartRef, PullRequest, SettleAction, SettleItem, SettleOutcome, SettleRun,
+    SettleRunsAnswer, SettleRunsRequest, Standing, SubscriptionConfig, SubscriptionName,
 };
+use weir_storage_node::RunningNode;
 use weir_transport::Link;
 
 use crate::client::{WAIT, batch, call, config, create, publish, start};
@@ -83,12 +85,14 @@ async fn a_lease_that_is_not_the_last_ends_without_a_pull_and_nothing_is_given_u
 }
 
 /// Two deliveries, the second the last, and a crash of the worker and of the node.
-async fn is_given_up_after_a_restart(config: SubscriptionConfig) {
-    let dir = tempfile::tempdir().unwrap();
-    let (node, link) = start(dir.path()).await;
+async fn restarted_in_the_last_delivery(
+    dir: &Path,
+    config: SubscriptionConfig,
+) -> (RunningNode, Link, PartRef) {
+    let (node, link) = start(dir).await;
     let life = create(&link, "orders", crate::client::config()).await;
     publish(&link, life, &batch(0, 0, &["a", "b"])).await.unwrap();
-    let config = SubscriptionConfig { max_attempts: 2, lease_ms: 1_000, ..config };
+    let config = SubscriptionConfig { max_attempts: 2, ..config };
     let work = part(&subscribe(&link, life, config, &[1]).await, 0);
     let (first, _) = pull(&link, &ask(work, 1)).await;
     settle(&link, work, vec![item(&first[0], SettleAction::Nack)]).await;
@@ -96,11 +100,27 @@ async fn is_given_up_after_a_restart(config: SubscriptionConfig) {
     assert_eq!((last[0].offset, last[0].attempt), (0, 2));
     drop(link);
     node.shutdown(Duration::from_secs(5)).await;
+    let (node, link) = start(dir).await;
+    (node, link, work)
+}
 
-    let (node, link) = start(dir.path()).await;
+async fn is_given_up_after_a_restart(config: SubscriptionConfig) {
+    let dir = tempfile::tempdir().unwrap();
+    let config = SubscriptionConfig { lease_ms: 1_000, ..config };
+    let (node, link, work) = restarted_in_the_last_delivery(dir.path(), config).await;
     until_dead(&link, work, 1).await;
     let now = stats(&link, work).await;
     assert_eq!((now.floor, now.ready), (1, 1));
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_to_be_given_up_is_not_said_to_come_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = SubscriptionConfig { lease_ms: 3_600_000, ..queue_config("orders") };
+    let (node, link, work) = restarted_in_the_last_delivery(dir.path(), config).await;
+    assert_eq!(explain(&link, work, 0).await, (Standing::Delayed, vec![Hindrance::Exhausted]));
+    assert_eq!(explain(&link, work, 1).await, (Standing::Ready, vec![Hindrance::NoConsumer]));
     node.shutdown(Duration::from_secs(5)).await;
 }
 

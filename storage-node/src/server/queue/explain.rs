@@ -75,7 +75,12 @@ fn at_rest(held: &Held, view: &View, offset: Offset) -> Explanation {
         explanation.record.standing(),
         Standing::Ready | Standing::Delayed | Standing::Blocked | Standing::Skipped
     );
-    if waits {
+    let is_exhausted = !view.held.config.is_stream && held.leases.are_all(explanation.record.attempts);
+    if waits && is_exhausted {
+        explanation.hindrances.push(Hindrance::Exhausted as i32);
+    }
+    // What is given up once its time has come needs nobody who pulls.
+    if waits && !(is_exhausted && explanation.record.standing() == Standing::Delayed) {
         let is_alone = explanation.pulled_ms_ago.is_none_or(|ms| ms > NO_CONSUMER_MS);
         let is_paused = view.held.config.paused;
         for (is_so, hindrance) in [
