@@ -196,8 +196,9 @@ impl Sealer {
             }
             self.next_sweep = Instant::now() + SWEEP_EVERY;
             let swept = self.sweep(SWEEP_OBJECTS_MAX).await;
+            let unstaged = self.sweep_staged().await;
             self.exporter.sweep(clock::now()).await?;
-            swept?;
+            swept.and(unstaged)?;
         }
         Ok(())
     }
@@ -347,6 +348,17 @@ impl Sealer {
             }
         }
         swept
+    }
+
+    /// Deletes what a crash left of writes to a store that is a folder, once it is as old as an unknown object is then.
+    async fn sweep_staged(&self) -> Result<(), SealError> {
+        let before_ms = clock::now().0.saturating_sub(sweep::ORPHAN_AFTER_MS);
+        let (store, folder) = (self.tier.cold.store(), self.tier.cluster.to_string());
+        let files = store.delete_staged(&folder, before_ms).await?;
+        if files > 0 {
+            tracing::info!(files, "what was left of interrupted writes is deleted");
+        }
+        Ok(())
     }
 
     async fn sweep_listed(&self, listed: &[Listed]) -> Result<(), SealError> {

@@ -1,8 +1,12 @@
 //! Messages leave the journal for an object store, and are read back from there.
-#![expect(clippy::disallowed_methods, reason = "the objects lie in a folder, not on the journal's disk")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the objects lie in a folder, not on the journal's disk"
+)]
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
@@ -195,6 +199,32 @@ async fn more_than_the_journal_holds_is_taken_and_read_back_also_after_a_restart
     let delete = DeleteTopicRequest { name: Some(name("t")), ..DeleteTopicRequest::default() };
     let _: TopicDescription = call(&link, Method::DeleteTopic, &delete).await.unwrap();
     until("the objects of a deleted topic", || packs(dir.path()).len() <= 1).await;
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+/// A write to a folder goes to a file beside the object, which a crash leaves there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_interrupted_write_left_in_a_folder_is_removed_once_it_is_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start_cold(dir.path()).await;
+    let life = create(&link, "t", config()).await;
+    publish(&link, life, &batch(0, 0, &["a"])).await.unwrap();
+    until("the first pack", || packs(dir.path()).len() == 1).await;
+    node.shutdown(Duration::from_secs(5)).await;
+    let pack = packs(dir.path()).remove(0);
+    let beside = |suffix: &str| {
+        let name = format!("{}{suffix}", pack.file_name().unwrap().to_str().unwrap());
+        pack.with_file_name(name)
+    };
+    let (old, young) = (beside("#1"), beside("#2"));
+    for (path, age) in [(&old, 25 * 3_600), (&young, 23 * 3_600), (&pack, 25 * 3_600)] {
+        let file = std::fs::File::options().create(true).append(true).open(path).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+    }
+    let (node, link) = start_cold(dir.path()).await;
+    until("what is left of a write", || !old.exists()).await;
+    assert!(young.exists() && pack.exists());
+    drop(link);
     node.shutdown(Duration::from_secs(5)).await;
 }
 

@@ -5,6 +5,7 @@
 //!   objects    create, read, delete, list: with time limits, few retries, and errors that name the object
 //!   chunks     what a request brought, put together or cut into pieces
 //!   upload     an object of any size in parts, within a budget of bytes
+//!   staged     what interrupted writes leave in a folder
 //!   self_test  two creates of one name, and only one may win: asked before anything relies on it
 //!   names      how objects are called
 //! ```
@@ -15,6 +16,7 @@ mod names;
 mod objects;
 mod open;
 mod self_test;
+mod staged;
 mod upload;
 
 pub use error::StoreError;

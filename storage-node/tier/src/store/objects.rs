@@ -106,6 +106,8 @@ pub struct Store {
     /// As it stands in the names of objects.
     prefix: Path,
     pub(super) place: Arc<str>,
+    /// Where it lies, if it is a folder.
+    pub(super) root: Option<Arc<std::path::Path>>,
     config: Arc<StoreConfig>,
     /// Upload budget, in KiB.
     pub(super) budget: Arc<Semaphore>,
@@ -142,6 +144,7 @@ impl Store {
             inner,
             prefix: Path::from(prefix.as_ref()),
             place: config.url.as_str().into(),
+            root: None,
             config: Arc::new(config),
             budget: Arc::new(Semaphore::new(permits)),
             metrics: Arc::default(),

@@ -103,12 +103,15 @@ impl Store {
         let prefix = if url.scheme() == "file" { "" } else { url.path() };
         let prefix = Path::from_url_path(prefix).map_err(|error| refused(error.to_string()))?;
         let settings = |source| OpenError::Settings { url: config.url.clone(), source };
+        let mut root = None;
         let (inner, endpoint): (Arc<dyn ObjectStore>, _) = match url.scheme() {
             "file" => {
                 let path = url
                     .to_file_path()
                     .map_err(|()| refused("it names no folder of this machine".to_owned()))?;
-                (Arc::new(folder(&path)?), None)
+                let inner = folder(&path)?;
+                root = Some(path.into());
+                (Arc::new(inner), None)
             }
             "s3" => s3(&config).map_err(settings)?,
             "gs" => gcs(&config).map_err(settings)?,
@@ -117,7 +120,7 @@ impl Store {
         };
         let place = endpoint.map_or_else(|| config.url.clone(), |at| format!("{} at {at}", config.url));
         let mut store = Self::over(inner, prefix, config);
-        store.place = place.into();
+        (store.place, store.root) = (place.into(), root);
         Ok(store)
     }
 }
