@@ -1,5 +1,6 @@
 //! `weir pull`: leases messages of a subscription, prints them, and acknowledges them if told to.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use weir_protocol::ws::RawJson;
 
 use crate::args::{Connect, PullArgs};
@@ -88,7 +89,7 @@ pub(crate) async fn run(connect: &Connect, args: &PullArgs) -> anyhow::Result<()
         bail!(refused);
     }
     match count {
-        0 => output::note("nothing to lease"),
+        0 => output::note(run.nothing().await),
         count if !args.ack => output::note(format_args!(
             "{count} message(s) leased: they come again unless they are settled (--ack, or POST …:settle with the \
              leases that --json prints)"
@@ -116,6 +117,14 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// What is to be said where nothing was leased. Why that is so, only the subscription knows; who may not read it
+    /// is not told.
+    async fn nothing(&self) -> String {
+        let path = path(&self.api, &self.args.subscription, "");
+        let subscription = self.api.get(&path).await.and_then(|reply| reply.json()).unwrap_or_default();
+        nothing_to_lease(&subscription, &self.holder)
     }
 
     /// What was printed is acknowledged before more is leased: nothing is printed twice because an answer was lost.
@@ -216,6 +225,24 @@ impl Run<'_> {
     }
 }
 
+/// Why `holder` was given nothing: of a stream others may have what there is.
+fn nothing_to_lease(subscription: &Value, holder: &str) -> String {
+    let config = &subscription["config"];
+    let parts = subscription["parts"].as_array().map_or(&[][..], Vec::as_slice);
+    let has_some = |part: &&Value| part["ready"].as_u64() > Some(0) || part["leased"].as_u64() > Some(0);
+    let readers = parts.iter().filter(has_some).filter_map(|part| part["reader"].as_str());
+    let others: BTreeSet<&str> = readers.filter(|reader| *reader != holder).collect();
+    match others.first() {
+        Some(other) if config["mode"] == "stream" => format!(
+            "nothing to lease: what is there is for {other:?}{}, who reads this stream; a pull's reader has its share \
+             until it was silent for {} ms. To go on as the same reader, pull with --holder {other:?}",
+            if others.len() > 1 { " and others" } else { "" },
+            config["lease_ms"]
+        ),
+        _ => "nothing to lease".to_owned(),
+    }
+}
+
 fn new_key() -> HeaderValue {
     HeaderValue::try_from(format!("\"{}\"", ulid::Ulid::new())).expect("letters and digits")
 }
@@ -240,6 +267,21 @@ fn payload(delivery: &Delivery) -> anyhow::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_read_of_a_stream_is_said_to_be_theirs() {
+        let stream = |parts: Value| json!({"config": {"mode": "stream", "lease_ms": 30_000}, "parts": parts});
+        let other = json!({"ready": 0, "leased": 3, "reader": "a"});
+        let told = nothing_to_lease(&stream(json!([other, {"ready": 1, "leased": 0, "reader": "b"}])), "b");
+        assert!(told.contains("for \"a\", who") && told.ends_with("--holder \"a\""), "{told}");
+        assert!(told.contains("30000 ms"), "{told}");
+        let read = json!({"ready": 0, "leased": 0, "reader": "a"});
+        let queue = json!({"config": {"mode": "queue"}, "parts": [other]});
+        for nothing in [stream(json!([other])), stream(json!([read])), queue, Value::Null] {
+            let holder = if nothing["parts"][0]["leased"] == 3 { "a" } else { "b" };
+            assert_eq!(nothing_to_lease(&nothing, holder), "nothing to lease", "{nothing}");
+        }
+    }
 
     #[test]
     fn a_payload_is_printed_as_it_was_published() {

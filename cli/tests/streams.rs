@@ -491,7 +491,15 @@ fn from_the_command_line_a_run_goes_on_behind_the_one_before() {
     let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.iter().map(|line| line["data"].as_u64().unwrap()).collect::<Vec<_>>(), [5, 6]);
     assert_eq!((&lines[0]["topic"], &lines[0]["offset"]), (&json!("orders"), &json!(5)));
-    assert_eq!(weir(&["pull", "tail", "--ack", "-n", "2"]).1, "7\n8\n");
+    let pull = ["pull", "tail", "--ack", "-n", "2", "--holder", "by hand"];
+    assert_eq!(weir(&pull).1, "7\n8\n");
+    let (is_done, said, why) = weir(&["pull", "tail"]);
+    assert!(is_done && said.is_empty() && why.contains("--holder \"by hand\""), "{said} {why}");
+    assert_eq!(weir(&pull).1, "9\n");
+    for nothing in [&["pull", "tail"][..], &pull] {
+        let (is_done, said, why) = weir(nothing);
+        assert!(is_done && said.is_empty() && why.ends_with("nothing to lease\n"), "{said} {why}");
+    }
     assert!(weir(&["subscription", "get", "tail"]).1.contains("mode = \"stream\""));
     for bad in [
         &["sub", "--subscription", "nobody"][..],

@@ -308,7 +308,8 @@ pub(crate) struct PullArgs {
     /// Pull again and again, until Ctrl-C: whatever comes is printed, and with --ack acknowledged
     #[arg(long, conflicts_with = "wait")]
     pub(crate) follow: bool,
-    /// Who takes them, shown in the list of leases [default: `weir pull` and the process]
+    /// Who takes them, shown in the list of leases; of a stream, pulls with the same name are one reader
+    /// [default: `weir pull` and the process]
     #[arg(long, value_name = "NAME")]
     pub(crate) holder: Option<String>,
 }
