@@ -108,6 +108,24 @@ impl Leases {
         }
     }
 
+    /// Settles what was leased and is not to be sent, and says which records that are: to be logged, and then
+    /// [`Leases::committed`] or [`Leases::failed`]. What somebody else settles is not among them: that ends when theirs
+    /// does, and whoever ends it before lets a third have it.
+    #[must_use = "they are settling until they are committed or failed"]
+    pub fn settle_unsent(
+        &mut self,
+        part: &Part,
+        end: Offset,
+        unsent: &[Grant],
+        now: TimestampMs,
+    ) -> Vec<Offset> {
+        let mut settles = |grant: &&Grant| {
+            let item = Settle { offset: grant.offset, fence: grant.fence, action: Action::Ack };
+            matches!(self.settle(part, end, &item, now), Verdict::Done(Effect::Settled))
+        };
+        unsent.iter().filter(|grant| settles(grant)).map(|grant| grant.offset).collect()
+    }
+
     /// Whether a delivery can still be settled, without any effect: when its record is due if it was nacked, or what
     /// [`Leases::settle`] answers.
     ///
@@ -345,6 +363,26 @@ mod tests {
         assert_eq!((again.grants.len(), again.grants[0].attempt), (1, 1));
         let late = settle(&part, &mut leases, &first, Action::Ack);
         assert!(matches!(late, Verdict::LeaseLost { .. }), "{late:?}");
+    }
+
+    /// A repetition of a pull finds what the pull is settling.
+    #[test]
+    fn what_somebody_else_settles_does_not_end_with_what_is_not_sent() {
+        let (mut part, mut leases, first) = delivered(0);
+        let now = TimestampMs(2);
+        let settling = leases.settle_unsent(&part, END, &[first], now);
+        assert_eq!(settling, [first.offset]);
+        let again = leases.settle_unsent(&part, END, &[first], now);
+        leases.committed(&part, again);
+        assert_eq!(take(&part, &mut leases, 3).grants, [], "it is on its way to the log");
+        part.apply(&PartEvent { settled: vec![Offset(0)..END], ..PartEvent::default() }, Offset(0)..END);
+        leases.committed(&part, settling);
+        assert_eq!(take(&part, &mut leases, 4).grants, []);
+        // Those of which nobody knows whether they are settled are free again.
+        let (part, mut leases, first) = delivered(0);
+        let settling = leases.settle_unsent(&part, END, &[first], now);
+        leases.failed(&part, settling, now);
+        assert_eq!(take(&part, &mut leases, 3).grants.len(), 1);
     }
 
     #[test]

@@ -22,9 +22,7 @@ use crate::read::{Allowance, Reader};
 use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
 use crate::server::decode::decode;
-use crate::subscription::{
-    Action, Ask, Delivered, Effect, Fence, Grant, Leases, Part, PartEvent, PullKey, Settle, Taken, Verdict,
-};
+use crate::subscription::{Ask, Delivered, Fence, Grant, Leases, Part, PartEvent, PullKey, Taken};
 
 /// Encoded bytes that one pull gives at most, but for a single larger batch.
 pub(super) const PULL_BYTES_MAX: u64 = 3 << 20;
@@ -424,20 +422,14 @@ impl Puller<'_> {
     /// Records whose time to live is over, or that are not there any more, are settled without being
     /// delivered; `beyond` them is a range of which nothing is there.
     async fn settle_unsent(&self, unsent: &[Grant], beyond: Option<Range<Offset>>) -> Result<(), Refusal> {
-        let (mut event, mut settling) = (PartEvent::default(), Vec::new());
-        let decided = {
+        let (settling, decided) = {
             let (mut held, view) = self.part.lock(self.queue)?;
-            for grant in unsent {
-                let item = Settle { offset: grant.offset, fence: grant.fence, action: Action::Ack };
-                let verdict = held.leases.settle(&view.held.part, view.end, &item, clock::now());
-                if matches!(verdict, Verdict::Done(Effect::Settled)) {
-                    event.settle(grant.offset);
-                    settling.push(grant.offset);
-                }
-            }
-            event.settled.extend(beyond.clone().filter(|beyond| !beyond.is_empty()));
-            held.next_fence
+            let settling = held.leases.settle_unsent(&view.held.part, view.end, unsent, clock::now());
+            (settling, held.next_fence)
         };
+        let mut event = PartEvent::default();
+        settling.iter().for_each(|offset| event.settle(*offset));
+        event.settled.extend(beyond.clone().filter(|beyond| !beyond.is_empty()));
         // Others may have settled all of it meanwhile.
         let logged = if event.is_empty() {
             Ok(())
@@ -446,7 +438,6 @@ impl Puller<'_> {
             self.part.commit(self.room, &event, decided).await
         };
         let (mut held, view) = self.part.lock(self.queue)?;
-        // What somebody else is settling ends when that does.
         match logged {
             Ok(()) => held.leases.committed(&view.held.part, settling),
             Err(_) => held.leases.failed(&view.held.part, settling, clock::now()),
