@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::DirEntry;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error::StoreError;
@@ -20,35 +20,44 @@ impl Store {
     /// Should such a write go on after all, it fails: it has no file any more to make an object of.
     ///
     /// # Errors
-    /// [`StoreError`], naming the folder; some may be deleted.
+    /// [`StoreError`], naming the folder that could not be looked through; some may be deleted.
     pub async fn delete_staged(&self, folder: &str, before_ms: u64) -> Result<usize, StoreError> {
         let Some(root) = &self.root else { return Ok(0) };
-        let (below, before) = (root.join(folder), UNIX_EPOCH + Duration::from_millis(before_ms));
-        let deleted = tokio::task::spawn_blocking(move || delete_below(below, before)).await;
-        let deleted = deleted.unwrap_or_else(|ended| Err(io::Error::other(ended)));
-        deleted.map_err(|error| {
-            let source = object_store::Error::Generic { store: "folder", source: Box::new(error) };
-            StoreError::of(folder, source)
-        })
+        let before = UNIX_EPOCH + Duration::from_millis(before_ms);
+        let (mut folders, mut deleted) = (vec![root.join(folder)], 0);
+        // One after the other: each has the store's patience, however many there are, and a stop waits for one.
+        while let Some(folder) = folders.pop() {
+            let name = folder.display().to_string();
+            let (below, files) = self.in_time(&name, delete_apart(folder, before)).await?;
+            folders.extend(below);
+            deleted += files;
+        }
+        Ok(deleted)
     }
 }
 
+/// What [`delete_in`] says, from a thread that may wait for a disk.
+async fn delete_apart(folder: PathBuf, before: SystemTime) -> object_store::Result<(Vec<PathBuf>, usize)> {
+    let looked = tokio::task::spawn_blocking(move || delete_in(&folder, before)).await;
+    let looked = looked.unwrap_or_else(|ended| Err(io::Error::other(ended)));
+    looked.map_err(|error| object_store::Error::Generic { store: "folder", source: Box::new(error) })
+}
+
+/// The folders in this one, and how many of its files were deleted.
 #[expect(clippy::disallowed_methods, reason = "what the store's own library leaves in its folder")]
-fn delete_below(folder: PathBuf, before: SystemTime) -> io::Result<usize> {
-    let (mut folders, mut deleted) = (vec![folder], 0);
-    while let Some(folder) = folders.pop() {
-        let Some(entries) = unless_gone(std::fs::read_dir(&folder))? else { continue };
-        for entry in entries {
-            let entry = entry?;
-            let kind = entry.file_type()?;
-            if kind.is_dir() {
-                folders.push(entry.path());
-            } else if kind.is_file() && is_staged(&entry.file_name()) && is_older(&entry, before)? {
-                deleted += usize::from(unless_gone(std::fs::remove_file(entry.path()))?.is_some());
-            }
+fn delete_in(folder: &Path, before: SystemTime) -> io::Result<(Vec<PathBuf>, usize)> {
+    let (mut below, mut deleted) = (Vec::new(), 0);
+    let Some(entries) = unless_gone(std::fs::read_dir(folder))? else { return Ok((below, 0)) };
+    for entry in entries {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            below.push(entry.path());
+        } else if kind.is_file() && is_staged(&entry.file_name()) && is_older(&entry, before)? {
+            deleted += usize::from(unless_gone(std::fs::remove_file(entry.path()))?.is_some());
         }
     }
-    Ok(deleted)
+    Ok((below, deleted))
 }
 
 /// As the library names a file that is no object yet.
@@ -73,8 +82,6 @@ fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::store::StoreConfig;
 
@@ -102,5 +109,8 @@ mod tests {
         let is_there = |name: &&str| dir.path().join(name).exists();
         assert_eq!(left.iter().filter(|name| is_there(name)).count(), 0);
         assert!(stays.iter().all(is_there) && is_there(&young));
+        file(&dir.path().join("c3"), NOW_MS);
+        let wrong = store.delete_staged("c3", NOW_MS).await.unwrap_err();
+        assert!(wrong.object().ends_with("/c3"), "{wrong}");
     }
 }
