@@ -87,7 +87,7 @@ impl Leases {
 
     /// Whether a record with so many deliveries has had all of them: it waits to be given up, not to come again.
     #[must_use]
-    pub fn are_all(&self, attempts: u32) -> bool {
+    pub fn is_exhausted(&self, attempts: u32) -> bool {
         is_exhausted(&self.rules, attempts)
     }
 

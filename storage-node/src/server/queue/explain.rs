@@ -75,7 +75,7 @@ fn at_rest(held: &Held, view: &View, offset: Offset) -> Explanation {
         explanation.record.standing(),
         Standing::Ready | Standing::Delayed | Standing::Blocked | Standing::Skipped
     );
-    let is_exhausted = !view.held.config.is_stream && held.leases.are_all(explanation.record.attempts);
+    let is_exhausted = !view.held.config.is_stream && held.leases.is_exhausted(explanation.record.attempts);
     if waits && is_exhausted {
         explanation.hindrances.push(Hindrance::Exhausted as i32);
     }
