@@ -138,12 +138,10 @@ async fn change_version(
 /// Refuses what `If-Match` does not name, before something is done that changes no configuration: a change at that
 /// very moment may come too late.
 pub(super) async fn check_if_match(call: &Call, path: &SubscriptionPath) -> Result<(), Problem> {
-    let named = if_match(call)?;
-    if named.is_none() {
-        return Ok(());
+    if if_match(call)?.is_some() {
+        get_if_match(call, path).await?;
     }
-    let current = &call.edge.services.subscriptions.get(path).await?;
-    for_any(named, |expected| async move { expect(current, expected) }).await
+    Ok(())
 }
 
 /// The subscription that the path names, if `If-Match` does not exclude it.
