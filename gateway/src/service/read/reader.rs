@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{self, FuturesUnordered};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use prost::Message;
 use tokio::time::Instant;
 use weir_protocol::error::{ErrorCode, Outcome};
@@ -21,6 +20,7 @@ use super::start::{StartAt, Until};
 use crate::service::ServiceError;
 use crate::service::topics::Topics;
 use crate::storage::{CallFor, Safety, Storage, Topic};
+use crate::under_way::UnderWay;
 
 /// Attempts of a read whose topic is changed while it is under way.
 const ATTEMPTS: u32 = 3;
@@ -167,18 +167,15 @@ impl Reader {
         answers: &mut [PartitionRead],
     ) -> Result<(), ServiceError> {
         let share = Share { wait: read.wait, ..share };
-        let mut waiting: FuturesUnordered<_> = answers
-            .iter()
-            .enumerate()
-            .map(|(place, answer)| {
-                let start = At::Offset(answer.edge.next.0);
-                let partition = answer.edge.partition;
-                async move {
-                    let answer = self.read_partition(topic, partition, start, read, share, deadline).await;
-                    answer.map(|answer| (place, answer))
-                }
-            })
-            .collect();
+        let mut waiting = UnderWay::default();
+        for (place, answer) in answers.iter().enumerate() {
+            let start = At::Offset(answer.edge.next.0);
+            let partition = answer.edge.partition;
+            waiting.push(async move {
+                let answer = self.read_partition(topic, partition, start, read, share, deadline).await;
+                answer.map(|answer| (place, answer))
+            });
+        }
         let mut found = None;
         while let Some(answer) = waiting.next().await {
             let (place, answer) = answer?;
