@@ -307,24 +307,3 @@ async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Resul
     while stream.read(&mut sent).await? > 0 {}
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use tokio::net::TcpStream;
-
-    use super::*;
-
-    /// Bytes of what serves a connection.
-    fn room<F: Future>(_: impl Fn(&'static Arc<Edge>, TcpStream, SocketAddr, Watcher) -> F) -> usize {
-        size_of::<F>()
-    }
-
-    #[test]
-    fn a_connection_takes_no_memory_for_what_happens_once() {
-        let bytes = room(serve);
-        assert!(
-            bytes <= 4 << 10,
-            "{bytes} bytes with every connection: 4 KiB of 5,849 were for the last read of it"
-        );
-    }
-}
