@@ -79,7 +79,8 @@ async fn archived(
 ///
 /// # Errors
 /// `incarnation_gone`, `partition_not_found`, `offset_trimmed`; `beyond_tail` for an offset that nobody was ever told
-/// in this term; `storage_failed` if the entry's term cannot be read.
+/// in this term; `storage_failed` if the entry's term cannot be read, or the journal failed while the record was under
+/// way: a restart may find it there.
 pub(super) async fn confirm_state(
     shard: ShardHandle,
     body: Bytes,
@@ -150,6 +151,12 @@ fn look(shard: &ShardHandle, request: &ConfirmStateRequest) -> Result<Found, Ref
         }
         if staged.may_hold(key, offset) {
             return Ok(Found::Staged);
+        }
+        if let Some(failure) = shard.journal.failure() {
+            let detail = format!(
+                "{failure}; whether there is a record with offset {offset} is known once the node was restarted"
+            );
+            return Err(Refusal::new(ErrorCode::StorageFailed, detail));
         }
         let detail = format!("no record has offset {offset}; the partition ends at {}", partition.end);
         let refusal = Refusal::new(ErrorCode::BeyondTail, detail);

@@ -17,8 +17,9 @@ use weir_transport::CallError;
 
 use crate::client::{
     SHARD, WAIT, batch, call, config, create, name, publish, publish_at, read, settings, start, start_in,
+    until,
 };
-use crate::failures::news_is_taken;
+use crate::failures::{news_is_taken, start_on};
 
 const ALL: u32 = Level::Memory.bit() | Level::Durable.bit() | Level::Quorum.bit();
 
@@ -298,6 +299,39 @@ async fn an_offset_that_was_never_given_is_refused_and_one_of_a_lost_term_is_los
     }
     let lost = weir_protocol::rpc::Placed { base_offset: 99, term: placed.term - 1, ..placed };
     assert!(state_of(&link, life, lost).await.unwrap().lost);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_told_of_a_record_whose_sync_failed_that_it_does_not_exist() {
+    let disk = SimDisk::new();
+    let (node, link) = start_on(&disk).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["kept"])).await.unwrap();
+    news_is_taken(&node).await;
+    disk.fail_syncs();
+    let told = publish_at(&link, life, Level::Memory.bit(), &batch(0, 0, &["lost, perhaps"])).await;
+    let placed = told[0].results[0].placed.unwrap();
+    until("the journal fails", || node.failure().is_some()).await;
+    // What was under way is counted out a moment later.
+    let answered = async {
+        loop {
+            match state_of(&link, life, placed).await {
+                Ok(state) => assert_eq!((state.level(), state.lost), (Level::Memory, false)),
+                Err(CallError::Refused(refusal)) => return refusal,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    };
+    let refused = tokio::time::timeout(WAIT, answered).await.expect("nobody knows what became of it");
+    assert_eq!(refused.error_code(), ErrorCode::StorageFailed, "{}", refused.detail);
+    // What the disk has of it counts: the next start may find it.
+    let survived = disk.after_crash(0);
+    node.shutdown(Duration::from_millis(200)).await;
+    let (node, link) = start_on(&survived).await;
+    let state = state_of(&link, life, placed).await.unwrap();
+    let found = read(&link, life, weir_protocol::rpc::At::Earliest(true), 0).await.unwrap().1;
+    assert_eq!(state.lost, found.len() == 1, "{found:?}");
     node.shutdown(Duration::from_secs(5)).await;
 }
 
