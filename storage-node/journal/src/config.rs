@@ -44,7 +44,8 @@ pub struct JournalConfig {
     /// times `max_block_bytes`. May change between starts: files keep the size they were made with.
     pub file_bytes: u32,
     /// Journal bytes in use at which admission ends: files that hold live data, whole, and the written part of the
-    /// current one. Default 8 GiB, at least two files. On disk there may be the next file and `spare_files` more.
+    /// current one. Default 8 GiB, at least two files. On disk there may be the next file and `spare_files` more, and
+    /// another where [`crate::Class::Relief`] goes beyond.
     pub max_bytes: u64,
     /// Part of `max_bytes` that [`crate::Class::Data`] may not use, and of which half is closed to
     /// [`crate::Class::Few`] and a quarter left to [`crate::Class::Relief`]. Default 64 MiB; less than `max_bytes`.

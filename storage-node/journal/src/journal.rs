@@ -451,15 +451,19 @@ impl Journal {
         if held > 0 && held + bytes > config.pending_bytes_max {
             return Err(Full::Busy { pending: held, max: config.pending_bytes_max });
         }
+        let reserve = config.control_reserve_bytes;
         // On a full disk as much is left to what makes room.
-        let (reserve, block) = match class {
-            Class::Data => (config.control_reserve_bytes, config.max_block_bytes),
-            Class::Few => (config.control_reserve_bytes / 2, config.max_block_bytes),
-            Class::Control => (config.control_reserve_bytes / 4, config.max_block_bytes),
-            Class::Relief => (0, config.max_block_bytes / 4),
+        let (limit, block) = match class {
+            Class::Data => (config.max_bytes - reserve, config.max_block_bytes),
+            Class::Few => (config.max_bytes - reserve / 2, config.max_block_bytes),
+            Class::Control => (config.max_bytes - reserve / 4, config.max_block_bytes),
+            // What is left of a file that ends counts as used, and so does what a start writes: nobody is asked before.
+            Class::Relief => {
+                (config.max_bytes.saturating_add(config.file_bytes.into()), config.max_block_bytes / 4)
+            }
         };
         // Each append may take a block of its own, padded.
-        let (used, limit) = (inner.used_bytes() + held + bytes, config.max_bytes - reserve);
+        let used = inner.used_bytes() + held + bytes;
         if used > limit {
             return Err(Full::Journal { used, limit });
         }

@@ -14,7 +14,8 @@ pub enum Class {
     Few,
     /// Other settles, changes of topics, membership: may use the control reserve but for its last quarter.
     Control,
-    /// What makes room, seals, trims and deletes: may use all of it, or nobody would ever have room again.
+    /// What makes room, seals, trims and deletes: may use all of it, and as much as a file beyond, or nobody might ever
+    /// have room again.
     Relief,
 }
 

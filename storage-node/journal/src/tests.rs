@@ -13,6 +13,7 @@ mod mixed;
 pub(crate) mod older;
 mod opening;
 mod recycled;
+mod room;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
