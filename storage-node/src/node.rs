@@ -412,6 +412,7 @@ impl Starter {
         let none = TailMemory::new(0, 1);
         let memory = if shard == ShardId::META { &none } else { &self.memory };
         let shared = Arc::new(ShardShared::new(shard, memory, self.metrics.of_shard(shard)));
+        shared.queues().fences().recovered(found.and_then(|found| found.meta.as_ref()))?;
         let (blobs, listener) = (self.blobs.clone(), Arc::clone(&shared) as _);
         let empty = ShardState::with_dedupe_rows(shard, self.dedupe_rows);
         let machine = Machine::open((shard, empty), log.clone(), tripwire, blobs, listener);

@@ -17,6 +17,7 @@
 //! | `awaited` | who waits for outputs of settles |
 //! | [`due`] | which parts hold something that ends by itself, and when |
 //! | [`early`] | staged batches for readers that do not wait for the commit |
+//! | [`fences`] | how far fences run ahead of their terms |
 //! | `log_clock` | the time that entries carry |
 //! | [`queues`] | leases that the leader has given |
 //! | [`reread`] | entries in memory that were read from the journal lately |
@@ -31,6 +32,7 @@ mod awaited;
 pub mod backlog;
 pub mod due;
 pub mod early;
+pub mod fences;
 mod handle;
 pub mod in_flight;
 mod log_clock;

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, Semaphore};
 use weir_protocol::ids::TimestampMs;
 
 use super::due::DueParts;
+use super::fences::Fences;
 use crate::shard::state::{HeldPart, PartKey};
 use crate::subscription::{Cursor, Delivered, Fence, Leases, Rules};
 
@@ -21,6 +22,7 @@ pub struct Queues {
     due: Arc<Mutex<DueParts>>,
     /// Parts beyond which those that are gone are looked for.
     sweep_at: AtomicUsize,
+    fences: Arc<Fences>,
 }
 
 /// Parts up to which it is of no account how many of them are gone.
@@ -33,6 +35,8 @@ pub struct Queue {
     pub key: PartKey,
     held: Mutex<Held>,
     due: Arc<Mutex<DueParts>>,
+    term: u64,
+    fences: Arc<Fences>,
     /// Held by who commits acknowledgements of a stream: what comes meanwhile is committed together by the next.
     pub commits: tokio::sync::Mutex<()>,
     /// Notified when something else may be leased, or earlier than before.
@@ -84,9 +88,8 @@ impl Queues {
         now: TimestampMs,
     ) -> Arc<Queue> {
         let make = || {
-            // A stream that is replayed again and again may have had more deliveries than a term has fences:
-            // what is below the last seek's settles nothing.
-            let next_fence = Fence(term << 32 | 1).max(part.part.fence_min());
+            // What is below the last seek's settles nothing.
+            let next_fence = self.fences.first(term).max(part.part.fence_min());
             let leases = Leases::new(&part.part, rules(part, partitions), next_fence, now);
             let (version, sight) = (part.version, sight(part));
             let cursor = Cursor::new(next_fence);
@@ -96,6 +99,8 @@ impl Queues {
                 key,
                 held: Mutex::new(held),
                 due: Arc::clone(&self.due),
+                term,
+                fences: Arc::clone(&self.fences),
                 commits: tokio::sync::Mutex::default(),
                 changed: Notify::new(),
                 gone: Notify::new(),
@@ -104,6 +109,11 @@ impl Queues {
             })
         };
         Arc::clone(self.parts.lock().entry(key).or_insert_with(make))
+    }
+
+    /// How far fences were given.
+    pub fn fences(&self) -> &Fences {
+        &self.fences
     }
 
     /// Takes the part whose leases have been due for longest, if some are. Who takes it [ends](Held::lapse) them.
@@ -163,7 +173,8 @@ impl Queue {
     }
 }
 
-/// What a leader knows of a part, locked. Whoever lets it go has told when it is due: nobody can forget to.
+/// What a leader knows of a part, locked. Whoever lets it go has told when it is due, and which fences were given:
+/// nobody can forget to.
 #[derive(Debug)]
 pub struct Locked<'a> {
     queue: &'a Queue,
@@ -186,6 +197,8 @@ impl DerefMut for Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        let given = self.held.next_fence.max(self.held.cursor.fence_end());
+        self.queue.fences.given(self.queue.term, given);
         // After a seek, nothing of before counts: it is told then.
         let Some(at) = self.held.leases.ends_first().filter(|_| !self.held.is_seeking) else { return };
         if self.held.due.is_none_or(|due| at < due) {

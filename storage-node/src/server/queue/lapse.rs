@@ -91,6 +91,8 @@ impl Lapses {
             let state = self.shard.state.read();
             known.into_iter().filter(|key| state.parts().get(key).is_none()).collect()
         });
+        let fences = self.shard.shared.queues().fences();
+        fences.note(|note| self.shard.journal.note_meta(self.shard.stream(), note));
         // It ends: of a part that was looked at, what is left ends later, or it gave up as much as one may.
         while self.step(now).await {
             tokio::task::yield_now().await;
@@ -189,4 +191,50 @@ pub(super) fn dead(exhausted: &[Delivered]) -> Vec<Dead> {
         reason: format!("not settled in {} deliveries", delivered.attempts),
     };
     exhausted.iter().map(dead).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use weir_protocol::ids::{Incarnation, ShardId};
+
+    use super::*;
+    use crate::node::tests::{published, start};
+    use crate::shard::state::HeldPart;
+    use crate::subscription::Part;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn after_a_restart_fences_are_higher_than_any_however_many_deliveries_there_were_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = start(dir.path()).await;
+        let shard = node.shard(ShardId(1));
+        let key = (Incarnation(99), published(&shard, &[b"a".to_vec()]).await);
+        let (name, config) = Default::default();
+        let part = HeldPart { name, config, version: 1, part: Part::new(weir_protocol::ids::Offset(0)) };
+        let queue = |of: &ShardHandle| of.shared.queues().of(key, &part, 1, of.shared.term(), TimestampMs(0));
+        // As many as a part may have within months.
+        let given = {
+            let of = queue(&shard);
+            let mut held = of.lock();
+            held.next_fence = Fence(held.next_fence.0 + (5 << 32));
+            held.next_fence
+        };
+        let room = Room::new(shard.journal.clone(), &BTreeMap::from([(ShardId(1), shard.clone())]));
+        Lapses::new(shard.clone(), room).round(clock::now()).await;
+        // Goes along with whatever is committed.
+        let (told, is_told) = tokio::sync::oneshot::channel();
+        shard.journal.flush(shard.stream(), Box::new(|flushed| drop(told.send(flushed)))).unwrap();
+        is_told.await.unwrap().unwrap();
+        drop(shard);
+        node.shutdown(Duration::from_secs(5)).await;
+        for _ in 0..2 {
+            let node = start(dir.path()).await;
+            let shard = node.shard(ShardId(1));
+            let next = queue(&shard).lock().next_fence;
+            assert!(next > given, "{next} after {given}");
+            drop(shard);
+            node.shutdown(Duration::from_secs(5)).await;
+        }
+    }
 }
