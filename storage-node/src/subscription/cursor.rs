@@ -39,7 +39,12 @@ pub struct Cursor {
     pub(super) reader: Option<Reader>,
     /// The highest that anybody came with.
     lot: Lot,
+    reading: Reading,
 }
+
+/// The time of one reader, or of nobody; what was shown in another is acknowledged by nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading(u64);
 
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -110,7 +115,8 @@ impl Cursor {
     #[must_use]
     pub fn new(next_fence: Fence) -> Self {
         // Connections of an earlier term may still be there: they are none of these.
-        Self { next_fence, next_connection: next_fence.0, accepted: Offset(0), reader: None, lot: Lot(0) }
+        let (accepted, reader, lot, reading) = (Offset(0), None, Lot(0), Reading(0));
+        Self { next_fence, next_connection: next_fence.0, accepted, reader, lot, reading }
     }
 
     /// A call that will read. It comes in the place of an earlier one of the same holder, whose last records
@@ -251,18 +257,36 @@ impl Cursor {
             None if offset < floor || fence < part.fence_min() => return of_before,
             None => {}
         }
-        self.accepted = self.accepted.max(offset.plus(1)).max(floor);
-        Acked::Upto(self.accepted)
+        let upto = offset.plus(1).max(floor);
+        self.accepted = self.accepted.max(upto);
+        Acked::Upto(upto)
     }
 
-    /// What to settle so that everything below `upto` is, which was acknowledged: with what was acknowledged
-    /// since. Empty if it is settled; `None` if the reader was replaced before.
+    /// Whose time it is: to be told to [`Cursor::to_settle`] with what was acknowledged in it.
     #[must_use]
-    pub fn to_settle(&self, upto: Offset, floor: Offset) -> Option<Range<Offset>> {
-        match floor {
-            _ if floor >= upto => Some(floor..floor),
-            _ if self.accepted >= upto => Some(floor..self.accepted),
-            _ => None,
+    pub fn reading(&self) -> Reading {
+        self.reading
+    }
+
+    /// What to settle so that everything below `upto` is, which was acknowledged in `reading`: with what was
+    /// acknowledged since. Empty if it is settled; `None` if the reader was replaced before.
+    #[must_use]
+    pub fn to_settle(&mut self, upto: Offset, reading: Reading, floor: Offset) -> Option<Range<Offset>> {
+        if floor >= upto {
+            return Some(floor..floor);
+        }
+        if reading == self.reading {
+            // What was accepted before or beside it may have been refused since.
+            self.accepted = self.accepted.max(upto);
+        }
+        (self.accepted >= upto).then_some(floor..self.accepted)
+    }
+
+    /// What was to be settled below `end` did not get into the log, or nobody knows: it counts as not acknowledged,
+    /// and whoever pulls is shown it again. What waits to be settled still counts once its turn comes.
+    pub fn failed(&mut self, end: Offset, floor: Offset) {
+        if self.accepted == end {
+            self.accepted = floor;
         }
     }
 
@@ -293,6 +317,7 @@ impl Cursor {
     fn end(&mut self) {
         self.next_fence = self.fence_end();
         (self.reader, self.accepted) = (None, Offset(0));
+        self.reading.0 += 1;
     }
 }
 
@@ -399,7 +424,8 @@ mod tests {
             waits,
             "not committed, and no later for it"
         );
-        assert_eq!(cursor.to_settle(Offset(4), Offset(0)), Some(Offset(0)..Offset(4)));
+        let reading = cursor.reading();
+        assert_eq!(cursor.to_settle(Offset(4), reading, Offset(0)), Some(Offset(0)..Offset(4)));
         assert_eq!(cursor.begin(under(&b, 2), Offset(4), at(500)), Ok(Offset(4)));
         assert!(!cursor.is_yielding());
         cursor.shown(under(&b, 2), Offset(4)..Offset(6));
@@ -419,11 +445,38 @@ mod tests {
         let mut cursor = Cursor::new(Fence(200));
         assert_eq!(cursor.ack(Offset(2), Fence(102), &part, END, at(0)), Acked::Already);
         assert_eq!(cursor.ack(Offset(7), Fence(107), &part, END, at(0)), Acked::Upto(Offset(8)));
-        assert_eq!(cursor.to_settle(Offset(8), Offset(3)), Some(Offset(3)..Offset(8)));
+        let reading = cursor.reading();
+        assert_eq!(cursor.to_settle(Offset(8), reading, Offset(3)), Some(Offset(3)..Offset(8)));
         assert_eq!(cursor.ack(END, Fence(107), &part, END, at(0)), Acked::Unknown);
         assert_eq!(cursor.ack(Offset(4), Fence(200), &part, END, at(0)), Acked::Unknown);
         cursor.begin(pulls(&a), Offset(3), at(0)).unwrap();
-        assert_eq!(cursor.to_settle(Offset(8), Offset(3)), None, "it was not committed before");
+        assert_eq!(cursor.to_settle(Offset(8), reading, Offset(3)), None, "it was not committed before");
         assert_eq!(cursor.ack(Offset(7), Fence(107), &part, END, at(0)), Acked::Lost);
+    }
+    #[test]
+    fn what_is_refused_of_acknowledgements_is_shown_again_and_those_that_wait_stand_for_themselves() {
+        let (a, part): (Arc<str>, _) = ("a".into(), settled_below(0));
+        let mut cursor = Cursor::new(Fence(100));
+        cursor.begin(pulls(&a), Offset(0), at(0)).unwrap();
+        cursor.shown(pulls(&a), Offset(0)..Offset(9));
+        let ack = |cursor: &mut Cursor, at_offset: u64| {
+            let acked = cursor.ack(Offset(at_offset), Fence(100 + at_offset), &part, END, at(1));
+            assert_eq!(acked, Acked::Upto(Offset(at_offset + 1)), "no more than it says");
+        };
+        ack(&mut cursor, 6);
+        let reading = cursor.reading();
+        assert_eq!(cursor.to_settle(Offset(7), reading, Offset(0)), Some(Offset(0)..Offset(7)));
+        ack(&mut cursor, 2);
+        cursor.failed(Offset(7), Offset(0));
+        assert_eq!(cursor.begin(pulls(&a), Offset(0), at(1)), Ok(Offset(0)), "it is shown what was refused");
+        assert_eq!(
+            cursor.to_settle(Offset(3), reading, Offset(0)),
+            Some(Offset(0)..Offset(3)),
+            "and no more"
+        );
+        // One that came meanwhile covers what was refused.
+        ack(&mut cursor, 8);
+        cursor.failed(Offset(3), Offset(0));
+        assert_eq!(cursor.to_settle(Offset(9), reading, Offset(0)), Some(Offset(0)..Offset(9)));
     }
 }

@@ -32,6 +32,8 @@ enum Step {
     },
     /// The first acknowledgement that waits is committed, with what was accepted since.
     Commit,
+    /// The same is refused.
+    Refuse,
     Leave {
         who: usize,
         grace_ms: u64,
@@ -60,6 +62,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => who().prop_map(|who| Step::Connect { who }),
         8 => (who(), any::<prop::sample::Index>()).prop_map(|(who, which)| Step::Ack { who, which }),
         6 => Just(Step::Commit),
+        1 => Just(Step::Refuse),
         2 => (who(), 0u64..1_500).prop_map(|(who, grace_ms)| Step::Leave { who, grace_ms }),
         2 => who().prop_map(|who| Step::Give { who }),
         3 => (0u64..1_500).prop_map(|ms| Step::Wait { ms }),
@@ -98,8 +101,10 @@ struct World {
     shown: Vec<Vec<Shown>>,
     /// What a connection was shown last: it goes on behind it.
     reached: Vec<Option<Offset>>,
-    /// Accepted and not committed, with the leader's next fence of its time.
-    waiting: Vec<(Offset, Fence)>,
+    /// Accepted and not committed, with whose time it was and the leader's next fence then.
+    waiting: Vec<(Offset, Reading, Fence)>,
+    /// Something was refused beside what waits: until that is committed, it may be shown again as well.
+    has_refused: bool,
     /// Records that somebody was shown and acknowledged, or a seek or retention has passed over.
     done: Vec<bool>,
 }
@@ -122,6 +127,7 @@ impl World {
             shown: vec![Vec::new(); HOLDERS],
             reached: vec![None; HOLDERS],
             waiting: Vec::new(),
+            has_refused: false,
             done: vec![false; END as usize],
         }
     }
@@ -139,7 +145,8 @@ impl World {
                 self.reached[who] = None;
             }
             Step::Ack { who, which } => self.ack(who, which)?,
-            Step::Commit => self.commit(),
+            Step::Commit => self.commit(false),
+            Step::Refuse => self.commit(true),
             Step::Leave { who, grace_ms } => {
                 let deadline = TimestampMs(self.now.0 + grace_ms);
                 self.cursor.left(&self.holders[who], None, deadline);
@@ -173,14 +180,20 @@ impl World {
         self.came = self.came.max(wants.lot);
         let floor = self.part.floor();
         let is_same = self.cursor.is_read_by(wants, floor, self.now);
-        let (would, accepted) = (self.cursor.would_begin(wants, floor, self.now), self.cursor.accepted);
+        let would = self.cursor.would_begin(wants, floor, self.now);
+        let reading = self.cursor.reading();
+        let accepted = self.waiting.iter().filter(|(_, of, _)| *of == reading).map(|(upto, ..)| *upto).max();
         let began = self.cursor.begin(wants, floor, self.now);
         prop_assert_eq!(would, began.ok(), "what was said before");
         let Ok(from) = began else { return Ok(()) };
         prop_assert!(wants.lot == self.came, "it was given to another");
         match self.reached[who].filter(|_| is_same && is_connected) {
             Some(reached) => prop_assert_eq!(from, reached.max(floor), "in order, each once"),
-            None if is_same => prop_assert_eq!(from, accepted.max(floor), "behind what it acknowledged"),
+            None if is_same => {
+                let behind = accepted.map_or(floor, |accepted| accepted.max(floor));
+                let is_again = self.has_refused && (floor..behind).contains(&from);
+                prop_assert!(from == behind || is_again, "{} is not behind what it acknowledged", from);
+            }
             None => prop_assert_eq!(from, floor, "all that was not acknowledged, and nothing else"),
         }
         let upto = Offset((from.0 + count).min(END).max(from.0));
@@ -212,7 +225,7 @@ impl World {
                     prop_assert!(is_its || self.done[before as usize], "{before} goes unseen");
                 }
                 self.done[..=offset.0 as usize].fill(true);
-                self.waiting.push((upto, self.next_fence));
+                self.waiting.push((upto, self.cursor.reading(), self.next_fence));
             }
             Acked::Already => prop_assert!(offset < floor),
             Acked::Lost => prop_assert!(offset >= floor),
@@ -221,12 +234,24 @@ impl World {
         Ok(())
     }
 
-    fn commit(&mut self) {
+    fn commit(&mut self, is_refused: bool) {
         if self.waiting.is_empty() {
             return;
         }
-        let (upto, decided) = self.waiting.remove(0);
-        let Some(range) = self.cursor.to_settle(upto, self.part.floor()) else { return };
+        let (upto, reading, decided) = self.waiting.remove(0);
+        let floor = self.part.floor();
+        let range = self.cursor.to_settle(upto, reading, floor);
+        self.has_refused = (self.has_refused || is_refused) && !self.waiting.is_empty();
+        if is_refused {
+            range.into_iter().for_each(|range| self.cursor.failed(range.end, floor));
+            // Nobody has acknowledged it any more.
+            let waits = |offset| self.waiting.iter().any(|(upto, ..)| Offset(offset) < *upto);
+            for (offset, is_done) in (floor.0..).zip(&mut self.done[floor.0 as usize..]) {
+                *is_done = waits(offset) || self.part.is_settled(Offset(offset));
+            }
+            return;
+        }
+        let Some(range) = range else { return };
         if range.start < range.end && decided >= self.part.fence_min() {
             self.part.apply(&PartEvent { settled: vec![range], ..PartEvent::default() }, self.bounds());
         }

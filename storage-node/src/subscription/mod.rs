@@ -52,7 +52,7 @@ mod tests;
 mod view;
 
 pub use ahead::{COME_AGAIN_MAX, Fate, Key, LOOK_AHEAD_MAX, SKIPPED_MAX, Seen};
-pub use cursor::{Acked, Connection, Cursor, Occupied, Wants, YIELD_MS_MAX};
+pub use cursor::{Acked, Connection, Cursor, Occupied, Reading, Wants, YIELD_MS_MAX};
 pub use event::{Dead, Delivered, EventError, Fence, Forgotten, Nacked, PartEvent, Seek};
 pub use forgetting::PurgePreview;
 pub use leases::{Ask, EXPIRED_MAX, Grant, Leases, Rules, Taken};

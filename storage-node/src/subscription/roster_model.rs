@@ -90,7 +90,7 @@ struct Place {
     part: Part,
     cursor: Cursor,
     term: u64,
-    waiting: Vec<(Offset, Fence)>,
+    waiting: Vec<(Offset, Reading)>,
     /// Acknowledged by somebody who was shown it.
     acked: Vec<bool>,
     /// The highest lot that anybody came with.
@@ -273,7 +273,7 @@ impl World {
                     prop_assert!(is_its || place.acked[before as usize], "{before} goes unseen");
                     place.acked[before as usize] = true;
                 }
-                place.waiting.push((upto, fence));
+                place.waiting.push((upto, place.cursor.reading()));
             }
             Acked::Already => prop_assert!(offset < floor),
             Acked::Lost => prop_assert!(offset >= floor),
@@ -309,7 +309,7 @@ impl World {
                         place.cursor.ack(offset, fence, &place.part, Offset(END), self.now)
                     {
                         place.acked[..=offset.0 as usize].fill(true);
-                        place.waiting.push((upto, fence));
+                        place.waiting.push((upto, place.cursor.reading()));
                     }
                 }
                 self.places.iter_mut().for_each(|place| {
@@ -339,8 +339,8 @@ impl Place {
         if self.waiting.is_empty() {
             return;
         }
-        let (upto, _) = self.waiting.remove(0);
-        let Some(range) = self.cursor.to_settle(upto, self.part.floor()) else { return };
+        let (upto, reading) = self.waiting.remove(0);
+        let Some(range) = self.cursor.to_settle(upto, reading, self.part.floor()) else { return };
         if range.start < range.end {
             let event = PartEvent { settled: vec![range], ..PartEvent::default() };
             self.part.apply(&event, Offset(0)..Offset(END));

@@ -1,22 +1,27 @@
 //! How messages make room: by age, by bytes, by deletion; and what publishers are told when there is none.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prost::Message as _;
+use weir_journal::disk::sim::SimDisk;
 use weir_protocol::batch::Batch;
-use weir_protocol::error::ErrorCode;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::ShardId;
 use weir_protocol::rpc::{
-    At, CreateTopicRequest, DeleteTopicRequest, Method, Placed, Refusal, TopicConfig, TopicCreated,
-    TopicDescription, UpdateTopicRequest,
+    At, CreateTopicRequest, DeleteTopicRequest, Method, Placed, PullRequest, Refusal, SettleAction,
+    SettleAnswer, SettleRequest, SubscriptionConfig, TopicConfig, TopicCreated, TopicDescription,
+    UpdateTopicRequest,
 };
-use weir_storage_node::{NodeConfig, Surroundings};
-use weir_transport::Link;
+use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
+use weir_transport::{CallError, Link};
 
 use crate::client::{
     SHARD, WAIT, batch, call, config, create, name, publish, publish_refused, read, settings, start, start_in,
 };
+use crate::queue::{ask, item, part, pull, queue_config, stats, subscribe};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -201,6 +206,13 @@ async fn a_journal_that_changes_have_filled_up_is_freed_by_a_deletion_in_whateve
     node.shutdown(Duration::from_secs(5)).await;
 }
 
+/// A node whose journal is as small as may be, on a disk of memory: many small changes fill it up.
+async fn start_small() -> (RunningNode, Link) {
+    let small = NodeConfig { journal_max_bytes: 32 << 20, ..settings(Path::new("/data")) };
+    let disk = Surroundings { disk: Arc::new(SimDisk::new()), ..Surroundings::default() };
+    start_in(small, disk).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn publishers_are_held_back_before_the_journal_is_full() {
     let dir = tempfile::tempdir().unwrap();
@@ -227,5 +239,35 @@ async fn publishers_are_held_back_before_the_journal_is_full() {
         }
     };
     tokio::time::timeout(WAIT, held_back).await.expect("nobody is held back");
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acknowledgement_of_a_stream_that_a_full_journal_refuses_leaves_what_it_was_to_acknowledge() {
+    let (node, link) = start_small().await;
+    let life = create(&link, "orders", config()).await;
+    let stream = SubscriptionConfig { is_stream: true, ..queue_config("orders") };
+    let part = part(&subscribe(&link, life, stream, &[1]).await, 0);
+    publish(&link, life, &batch(0, 0, &["a"; 2_000])).await.unwrap();
+    let value = "x".repeat(900_000);
+    while publish_large(&link, life, &batch(0, 0, &[&value])).await.is_ok() {}
+    let next = PullRequest { holder: "reader".into(), ..ask(part, 2_000) };
+    let (shown, _) = pull(&link, &next).await;
+    // Each takes a block of 4 KiB, synced, of what is left for those that settle few.
+    let mut acknowledged = 0;
+    let refused = loop {
+        let items = vec![item(&shown[acknowledged], SettleAction::Ack)];
+        match call::<SettleAnswer>(&link, Method::Settle, &SettleRequest { part, items }).await {
+            Ok(_) => acknowledged += 1,
+            Err(CallError::Refused(refused)) => break refused,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    assert_eq!((refused.error_code(), refused.effect()), (ErrorCode::JournalFull, Outcome::None));
+    assert!(acknowledged > 100, "{acknowledged}");
+    let (again, _) = pull(&link, &next).await;
+    assert_eq!(again[0].offset, acknowledged as u64, "a refusal means no effect");
+    let stats = stats(&link, part).await;
+    assert_eq!((stats.floor, stats.ready + stats.leased), (acknowledged as u64, stats.end - stats.floor));
     node.shutdown(Duration::from_secs(5)).await;
 }

@@ -14,7 +14,7 @@ use crate::clock;
 use crate::read::Reader;
 use crate::replica::Queue;
 use crate::server::Room;
-use crate::subscription::{Acked, Action, Connection, Lot, PartEvent, Settle, Wants};
+use crate::subscription::{Acked, Action, Connection, Lot, PartEvent, Reading, Settle, Wants};
 
 /// One look for records to show.
 pub(super) struct Streamer<'a> {
@@ -164,9 +164,9 @@ impl Streamer<'_> {
 /// What becomes of acknowledgements, before they are committed.
 struct Accepted {
     results: Vec<SettleResult>,
-    /// Places of those that are to be committed, and below what everything then is.
+    /// Places of those that are to be committed, below what everything then is, and whose time it was.
     places: Vec<usize>,
-    upto: Option<Offset>,
+    upto: Option<(Offset, Reading)>,
 }
 
 /// Acknowledges, each up to and with its record. On return it is committed.
@@ -214,7 +214,8 @@ fn accept(part: &PartHandle, queue: &Queue, items: &[Settle]) -> Result<Option<A
         }));
         if let Acked::Upto(upto) = acked {
             accepted.places.push(accepted.results.len() - 1);
-            accepted.upto = accepted.upto.max(Some(upto));
+            let upto = accepted.upto.map_or(upto, |(before, _)| before.max(upto));
+            accepted.upto = Some((upto, held.cursor.reading()));
         }
     }
     Ok(Some(accepted))
@@ -226,24 +227,44 @@ fn outcome(outcome: SettleOutcome) -> SettleResult {
 
 /// Commits what is acknowledged, together with what others have acknowledged meanwhile; false if another
 /// reader began, or a seek came, before.
-async fn commit(part: &PartHandle, room: &Room, queue: &Queue, upto: Offset) -> Result<bool, Refusal> {
+///
+/// # Errors
+/// Nothing is acknowledged, as far as is known: it is shown again to whoever pulls.
+async fn commit(
+    part: &PartHandle,
+    room: &Room,
+    queue: &Queue,
+    (upto, reading): (Offset, Reading),
+) -> Result<bool, Refusal> {
     let _turn = queue.commits.lock().await;
-    let (range, decided) = {
-        let (held, view) = part.lock(queue)?;
-        if held.is_seeking {
-            return Ok(false);
+    let (range, decided) = loop {
+        // Taken before it is looked: a seek that ends meanwhile is not missed.
+        let changed = queue.changed.notified();
+        {
+            let (mut held, view) = part.lock(queue)?;
+            if !held.is_seeking {
+                match held.cursor.to_settle(upto, reading, view.held.part.floor()) {
+                    Some(range) => break (range, held.next_fence),
+                    None => return Ok(false),
+                }
+            }
         }
-        match held.cursor.to_settle(upto, view.held.part.floor()) {
-            Some(range) => (range, held.next_fence),
-            None => return Ok(false),
-        }
+        // It may be refused, and what was shown is acknowledged as ever.
+        changed.await;
     };
     if range.start >= range.end {
         return Ok(true);
     }
+    let end = range.end;
     let event = PartEvent { settled: vec![range], ..PartEvent::default() };
     let logged = part.commit(room, &event, decided).await;
-    if logged.is_ok() && queue.lock().cursor.is_yielding() {
+    if logged.is_err() {
+        if let Ok((mut held, view)) = part.lock(queue) {
+            held.cursor.failed(end, view.held.part.floor());
+        }
+        // Who waits for what is behind it has something before it.
+        queue.changed.notify_waiters();
+    } else if queue.lock().cursor.is_yielding() {
         // It may have been the last that another waits for.
         queue.changed.notify_waiters();
     }
