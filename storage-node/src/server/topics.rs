@@ -42,7 +42,11 @@ pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Re
     let is_fork = matches!(&change, Change::CreateSubscription(create) if create.fork.is_some());
     let is_update = matches!(change, Change::UpdateTopic(_) | Change::UpdateSubscription(_));
     let is_unsubscribed = matches!(change, Change::DeleteSubscription(_));
-    let makes_room = is_unsubscribed || matches!(change, Change::DeleteTopic(_) | Change::DeleteNamespace(_));
+    let makes_room = match &change {
+        Change::DeleteSubscription(_) | Change::DeleteTopic(_) | Change::DeleteNamespace(_) => true,
+        Change::UpdateTopic(update) => keeps_less(&shard, update),
+        _ => false,
+    };
     let class = if makes_room { Class::Relief } else { Class::Control };
     let command = Bytes::from(Command { change: Some(change) }.encode_to_vec());
     let sub = SubBatch::command(command);
@@ -83,6 +87,20 @@ pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Re
             Err(Refusal::new(ErrorCode::Internal, "the change has no verdict"))
         }
     }
+}
+
+/// Whether a topic is to keep less of its messages than before, and none for longer: there is as much room for that as
+/// for trimming it.
+fn keeps_less(shard: &ShardHandle, update: &UpdateTopic) -> bool {
+    let Ok(topic) = shard.state.read().topics().describe(&update.name) else { return false };
+    let (before, after) = (topic.config.unwrap_or_default(), &update.config);
+    let limits = |config: &TopicConfig| {
+        let limits = [config.retention_age_ms, config.retention_bytes, config.retention_records];
+        let settled = u64::from(!config.retention_until_settled);
+        limits.map(|limit| limit.map_or(u128::MAX, u128::from)).into_iter().chain([u128::from(settled)])
+    };
+    limits(after).ne(limits(&before))
+        && limits(after).zip(limits(&before)).all(|(after, before)| after <= before)
 }
 
 /// The command that a request asks for; `shards` are those that topics are placed over.

@@ -213,6 +213,38 @@ async fn start_small() -> (RunningNode, Link) {
     start_in(small, disk).await
 }
 
+/// Changes a topic as long as that is let in: each change takes a block of 4 KiB.
+async fn fill_with_changes(link: &Link) {
+    let incarnation = create(link, "changed", config()).await;
+    for version in 1.. {
+        let longer = TopicConfig { retention_records: Some(version.into()), ..config() };
+        let (name, config) = (Some(name("changed")), Some(longer));
+        let update = UpdateTopicRequest { name, config, incarnation, expected_version: version };
+        if call::<TopicDescription>(link, Method::UpdateTopic, &update).await.is_err() {
+            assert!(version > 500, "{version}");
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_that_changes_have_filled_up_is_freed_by_a_shorter_retention() {
+    let (node, link) = start_small().await;
+    let (empty, large) = (create(&link, "empty", config()).await, create(&link, "large", config()).await);
+    let value = "x".repeat(900_000);
+    while publish_large(&link, large, &batch(0, 0, &[&value])).await.is_ok() {}
+    fill_with_changes(&link).await;
+    // As the refusal of a publish says.
+    update(&link, "large", large, 1, TopicConfig { retention_bytes: Some(1), ..config() }).await;
+    let recovered = async {
+        while publish(&link, empty, &batch(0, 0, &[&value])).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, recovered).await.expect("what is kept no longer frees the journal");
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn publishers_are_held_back_before_the_journal_is_full() {
     let dir = tempfile::tempdir().unwrap();
