@@ -172,7 +172,7 @@ impl Skipped {
         ranges.map(|range| range.end.0.saturating_sub(range.start.max(floor).0)).sum()
     }
 
-    fn push(&mut self, offset: Offset) {
+    pub(super) fn push(&mut self, offset: Offset) {
         self.len += 1;
         match self.ranges.last_mut().filter(|last| last.end == offset) {
             Some(last) => last.end = offset.plus(1),

@@ -126,6 +126,33 @@ impl Leases {
         unsent.iter().filter(|grant| settles(grant)).map(|grant| grant.offset).collect()
     }
 
+    /// What was to be settled unsent finds no room in the log. It is passed over, and logged along with something else
+    /// that is, see [`Leases::skips_to_log`]: it was no delivery, and nobody behind it waits for that. If too much is
+    /// skipped, it is as if it had never been leased, and the answer false.
+    pub fn skip_unsent(&mut self, part: &Part, unsent: &[Grant]) -> bool {
+        let settles = |leases: &Self, grant: &Grant| {
+            let known = leases.known.get(&grant.offset).filter(|known| known.fence == grant.fence)?;
+            if let State::Settling(lease) = known.state { Some(lease) } else { None }
+        };
+        if self.has_skipped_much() {
+            for grant in unsent.iter().rev() {
+                let Some(Some(lease)) = settles(self, grant) else { continue };
+                self.change(grant.offset, |known| known.state = State::Leased(lease));
+                self.release(part, grant.offset, grant.fence);
+            }
+            return false;
+        }
+        for grant in unsent {
+            if settles(self, grant).is_some() {
+                self.remove(grant.offset);
+                if !part.is_settled(grant.offset) {
+                    self.skipped.push(grant.offset);
+                }
+            }
+        }
+        true
+    }
+
     /// Whether a delivery can still be settled, without any effect: when its record is due if it was nacked, or what
     /// [`Leases::settle`] answers.
     ///
@@ -305,6 +332,7 @@ impl Leases {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ahead::SKIPPED_MAX;
     use super::super::event::{Dead, PartEvent};
     use super::super::leases::{Ask, Rules, Taken};
     use super::*;
@@ -401,5 +429,45 @@ mod tests {
                 assert_eq!(take(&part, &mut leases, 3).grants.len(), 1);
             }
         }
+    }
+    #[test]
+    fn what_finds_no_room_to_be_settled_unsent_is_passed_over_and_was_no_delivery() {
+        let rules = Rules {
+            lease_ms: 1_000,
+            max_attempts: 1,
+            backoff_ms: Arc::new([]),
+            max_unacked: 9,
+            looks_ahead: false,
+        };
+        let end = Offset(20_000);
+        let part = Part::new(Offset(0));
+        let mut leases = Leases::new(&part, rules, Fence(1 << 32), TimestampMs(0));
+        let mut fence = Fence(1 << 32);
+        let mut take = |leases: &mut Leases, now: u64| {
+            let now = TimestampMs(now);
+            let ask = Ask { now, end, max_records: 3, lease_ms: 0, holder: Arc::from("worker"), key: None };
+            leases.take(&part, &ask, &mut fence)
+        };
+        let offsets = |taken: &Taken| taken.grants.iter().map(|grant| grant.offset.0).collect::<Vec<_>>();
+        let first = take(&mut leases, 1);
+        let settling = leases.settle_unsent(&part, end, &first.grants[..2], TimestampMs(1));
+        assert_eq!(
+            (settling, leases.skip_unsent(&part, &first.grants[..2])),
+            (vec![Offset(0), Offset(1)], true)
+        );
+        assert_eq!(leases.counts(&part, end, TimestampMs(1)).settling, 2);
+        assert_eq!(offsets(&take(&mut leases, 9_000)), [2, 3, 4], "of which the first was not sent either");
+        // With what is logged next it is settled.
+        assert_eq!(leases.skips_to_log(), vec![Offset(0)..Offset(2)]);
+        leases.skips_logged(&part);
+        // Not for ever: then they are free as they were.
+        leases.skipped.push(Offset(18_000));
+        (0..SKIPPED_MAX).for_each(|at| leases.skipped.push(Offset(18_001 + at)));
+        let last = take(&mut leases, 20_000);
+        let settling = leases.settle_unsent(&part, end, &last.grants, TimestampMs(20_000));
+        assert_eq!((settling.len(), leases.skip_unsent(&part, &last.grants)), (3, false));
+        let again = take(&mut leases, 40_000);
+        assert_eq!((offsets(&again), again.exhausted.len()), (offsets(&last), 0), "it never was delivered");
+        assert!(again.grants.iter().all(|grant| grant.attempt == 1), "{again:?}");
     }
 }

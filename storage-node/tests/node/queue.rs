@@ -135,7 +135,7 @@ pub(crate) async fn stats(link: &Link, part: PartRef) -> PartStats {
     answer.parts.into_iter().next().unwrap()
 }
 
-fn with(deliver_at: Option<u64>, ttl_ms: Option<u64>, value: &str) -> Batch {
+pub(crate) fn with(deliver_at: Option<u64>, ttl_ms: Option<u64>, value: &str) -> Batch {
     let mut headers = HeadersBuilder::default();
     if let Some(at) = deliver_at {
         headers.deliver_at(TimestampMs(at));

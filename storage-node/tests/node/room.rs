@@ -11,9 +11,9 @@ use weir_protocol::batch::Batch;
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::ShardId;
 use weir_protocol::rpc::{
-    At, CreateTopicRequest, DeleteTopicRequest, Method, Placed, PullRequest, Refusal, SettleAction,
-    SettleAnswer, SettleRequest, SubscriptionConfig, TopicConfig, TopicCreated, TopicDescription,
-    UpdateTopicRequest,
+    At, CreateTopicRequest, DeleteTopicRequest, ExplainRequest, Explanation, Method, Placed, PullRequest,
+    Refusal, SettleAction, SettleAnswer, SettleRequest, Standing, SubscriptionConfig, TopicConfig,
+    TopicCreated, TopicDescription, UpdateTopicRequest,
 };
 use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
 use weir_transport::{CallError, Link};
@@ -21,7 +21,7 @@ use weir_transport::{CallError, Link};
 use crate::client::{
     SHARD, WAIT, batch, call, config, create, name, publish, publish_refused, read, settings, start, start_in,
 };
-use crate::queue::{ask, item, part, pull, queue_config, stats, subscribe};
+use crate::queue::{ask, item, part, pull, queue_config, stats, subscribe, with};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -301,5 +301,31 @@ async fn an_acknowledgement_of_a_stream_that_a_full_journal_refuses_leaves_what_
     assert_eq!(again[0].offset, acknowledged as u64, "a refusal means no effect");
     let stats = stats(&link, part).await;
     assert_eq!((stats.floor, stats.ready + stats.leased), (acknowledged as u64, stats.end - stats.floor));
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_have_expired_are_passed_over_also_where_a_full_journal_cannot_settle_them() {
+    let (node, link) = start_small().await;
+    let life = create(&link, "orders", config()).await;
+    let queue = SubscriptionConfig { max_attempts: 1, lease_ms: 1_000, ..queue_config("orders") };
+    let part = part(&subscribe(&link, life, queue, &[1]).await, 0);
+    publish(&link, life, &with(None, Some(1), "expired")).await.unwrap();
+    publish(&link, life, &batch(0, 0, &["a", "b"])).await.unwrap();
+    let value = "x".repeat(900_000);
+    while publish_large(&link, life, &batch(0, 0, &[&value])).await.is_ok() {}
+    fill_with_changes(&link).await;
+    let (grants, found) = pull(&link, &ask(part, 3)).await;
+    assert_eq!((found, grants[0].offset), (vec!["a".to_owned(), "b".to_owned()], 1));
+    // They end with their last delivery, which cannot be logged; the one that nobody was sent had none.
+    let explained = async || {
+        let request = ExplainRequest { part, offset: 0 };
+        let explained: Explanation = call(&link, Method::Explain, &request).await.unwrap();
+        (explained.record.standing(), explained.record.attempts)
+    };
+    assert_eq!(explained().await, (Standing::Skipped, 0));
+    assert_eq!(stats(&link, part).await.dead, 0);
+    let delete = DeleteTopicRequest { name: Some(name("changed")), ..DeleteTopicRequest::default() };
+    let _: TopicDescription = call(&link, Method::DeleteTopic, &delete).await.unwrap();
     node.shutdown(Duration::from_secs(5)).await;
 }

@@ -178,8 +178,11 @@ impl Puller<'_> {
             Looked::Repeat(taken, decided) => return self.repeat(taken, decided).await,
             Looked::Over(step) => {
                 // Nothing else may come that takes them along.
-                self.log_skipped().await?;
-                return Ok(step);
+                return match self.log_skipped().await {
+                    // Whoever logs next does.
+                    Err(refusal) if has_no_room(&refusal) => Ok(step),
+                    logged => logged.map(|()| step),
+                };
             }
             Looked::Taken(taken, topic_ttl_ms, decided) => (taken, topic_ttl_ms, decided),
         };
@@ -391,8 +394,8 @@ impl Puller<'_> {
             self.queue.changed.notify_waiters();
         }
         let settled = match dropped.is_empty() {
-            true => self.settle_unsent(&expired, None).await,
-            false => self.settle_dropped(expired, dropped).await,
+            true => self.settle_unsent(&expired, None, kept.len()).await,
+            false => self.settle_dropped(expired, dropped, kept.len()).await,
         };
         if let Err(refusal) = settled {
             // They are not sent either, though they have been started.
@@ -407,7 +410,12 @@ impl Puller<'_> {
 
     /// Records that compaction dropped are settled, and with them those that follow and were dropped too,
     /// which nobody was offered yet.
-    async fn settle_dropped(&self, mut unsent: Vec<Grant>, dropped: Vec<Grant>) -> Result<(), Refusal> {
+    async fn settle_dropped(
+        &self,
+        mut unsent: Vec<Grant>,
+        dropped: Vec<Grant>,
+        kept: usize,
+    ) -> Result<(), Refusal> {
         let next = {
             let (held, _) = self.part.lock(self.queue)?;
             held.leases.next()
@@ -416,12 +424,17 @@ impl Puller<'_> {
         let beyond = if ends_there { Some(next..self.reader.next_there(next).await?) } else { None };
         unsent.extend(dropped);
         unsent.sort_unstable_by_key(|grant| grant.offset);
-        self.settle_unsent(&unsent, beyond).await
+        self.settle_unsent(&unsent, beyond, kept).await
     }
 
     /// Records whose time to live is over, or that are not there any more, are settled without being
-    /// delivered; `beyond` them is a range of which nothing is there.
-    async fn settle_unsent(&self, unsent: &[Grant], beyond: Option<Range<Offset>>) -> Result<(), Refusal> {
+    /// delivered; `beyond` them is a range of which nothing is there. So many others are `kept`.
+    async fn settle_unsent(
+        &self,
+        unsent: &[Grant],
+        beyond: Option<Range<Offset>>,
+        kept: usize,
+    ) -> Result<(), Refusal> {
         let (settling, decided) = {
             let (mut held, view) = self.part.lock(self.queue)?;
             let settling = held.leases.settle_unsent(&view.held.part, view.end, unsent, clock::now());
@@ -435,13 +448,24 @@ impl Puller<'_> {
             Ok(())
         } else {
             event.coalesce();
-            self.part.commit(self.room, &event, decided).await
+            self.part.commit_for(self.room, &event, decided, event.records() + kept as u64).await
         };
         let (mut held, view) = self.part.lock(self.queue)?;
-        match logged {
-            Ok(()) => held.leases.committed(&view.held.part, settling),
-            Err(_) => held.leases.failed(&view.held.part, settling, clock::now()),
-        }
+        let is_its = |grant: &&Grant| settling.binary_search(&grant.offset).is_ok();
+        let logged = match logged {
+            Ok(()) => {
+                held.leases.committed(&view.held.part, settling);
+                Ok(())
+            }
+            Err(refusal) if has_no_room(&refusal) => {
+                let its: Vec<Grant> = unsent.iter().filter(is_its).copied().collect();
+                held.leases.skip_unsent(&view.held.part, &its).then_some(()).ok_or(refusal)
+            }
+            Err(refusal) => {
+                held.leases.failed(&view.held.part, settling, clock::now());
+                Err(refusal)
+            }
+        };
         // Of what two pulls held, or of what lies beyond, the one may have settled what the other has leased:
         // to no end.
         let each = unsent.iter().map(|grant| grant.offset..grant.offset.plus(1));
@@ -463,7 +487,7 @@ impl Puller<'_> {
         };
         let (dropped, grants): (Vec<_>, Vec<_>) =
             grants.into_iter().partition(|grant| found.is_hole(grant.offset));
-        self.settle_unsent(&dropped, None).await?;
+        self.settle_unsent(&dropped, None, grants.len()).await?;
         let kept = self.still_held(grants)?;
         if kept.is_empty() {
             return Ok(Step::Again);
@@ -500,6 +524,12 @@ impl Puller<'_> {
         let grants = grants.iter().map(|grant| grant.to_wire(now)).collect();
         Ok(Given { answer: PullAnswer { grants, slices, is_repeat, is_more }, payload, bytes })
     }
+}
+
+/// It was refused, and nothing but room was missing.
+fn has_no_room(refusal: &Refusal) -> bool {
+    let is_of_room = matches!(refusal.error_code(), ErrorCode::JournalFull | ErrorCode::Busy);
+    is_of_room && refusal.effect() == Outcome::None
 }
 
 /// Nothing but letters may be what was refused, and there is something else to deliver.
