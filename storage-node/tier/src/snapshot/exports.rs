@@ -7,12 +7,13 @@ use weir_protocol::ids::ClusterId;
 use super::envelope::{self, EnvelopeError, Kind};
 use super::manifest::{Manifest, ShardSnapshot};
 use super::names::{ManifestName, SnapshotName};
-use crate::store::{Created, Store, StoreError, Uploaded};
+use crate::store::{Created, Store, StoreError, Uploaded, VERIFY_BYTES};
 
 /// Most bytes of a manifest: some hundred for each shard.
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
-/// Bytes of a snapshot that are asked for at once.
-const STEP_BYTES: u64 = 32 << 20;
+/// Bytes of a snapshot that are asked for at once: as when it was compared, a slow way to the store has the
+/// patience for each.
+const STEP_BYTES: u64 = VERIFY_BYTES;
 /// Manifests, and snapshots, that a listing tells of.
 const LISTED_MAX: usize = 10_000_000;
 
@@ -248,6 +249,7 @@ mod tests {
     use weir_protocol::ids::{LogIndex, ShardId, Term};
 
     use super::*;
+    use crate::faults::{Faults, Op, in_memory};
     use crate::store::StoreConfig;
 
     const CLUSTER: ClusterId = ClusterId(7);
@@ -315,6 +317,21 @@ mod tests {
         assert_eq!(exports.publish(&of(2, 5), Some(1)).await.unwrap(), Published::Theirs(Box::new(of(5, 6))));
         exports.delete_manifest(5).await.unwrap();
         assert!(matches!(exports.publish(&of(2, 5), Some(1)).await, Err(ExportError::Wrong { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_state_is_read_in_steps_of_what_was_compared_at_once() {
+        let faults = Faults::default();
+        let exports = Exports::new(in_memory(faults.clone()), CLUSTER);
+        let (mut state, mut random) = (Vec::new(), 1_u64);
+        while state.len() < 20 << 20 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.extend_from_slice(&(random >> 32).to_le_bytes()[..4]);
+        }
+        let of = put(&exports, 0, state.leak()).await;
+        let compared = faults.requests(Op::Get);
+        exports.snapshot(&of).await.unwrap();
+        assert_eq!((compared, faults.requests(Op::Get)), (3, 6), "a slow way has its patience for each");
     }
 
     #[tokio::test]

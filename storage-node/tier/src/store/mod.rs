@@ -21,6 +21,7 @@ mod upload;
 
 pub use error::StoreError;
 pub use names::{NameError, PackName};
+pub(crate) use objects::VERIFY_BYTES;
 pub use objects::{Created, Listed, Store, StoreConfig, StoreMetrics};
 pub use open::OpenError;
 pub(crate) use open::make_folder;

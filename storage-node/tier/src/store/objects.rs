@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Most bytes that are read into memory at once.
 const BYTES_MAX: u64 = 64 << 20;
 /// Bytes of an object that are compared at a time: a slow way to the store has the patience for each.
-pub(super) const VERIFY_BYTES: u64 = 8 << 20;
+pub(crate) const VERIFY_BYTES: u64 = 8 << 20;
 /// Objects that stores name in one answer, which they charge like a PUT.
 const LISTED_AT_ONCE: usize = 1_000;
 
