@@ -12,6 +12,7 @@
 mod directory;
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use ulid::Ulid;
@@ -217,8 +218,15 @@ impl NodeRestore {
     /// # Errors
     /// [`RestoreError`].
     pub async fn look(from: &RestoreFrom, mut tell: impl FnMut(Step)) -> Result<Self, RestoreError> {
-        let store = StoreConfig { options: from.options.clone(), ..StoreConfig::new(&from.url) };
-        Self::look_in(&Store::open(store)?, from, &mut tell).await
+        let options = from.options.clone();
+        let config = StoreConfig { options, makes_folder: false, ..StoreConfig::new(&from.url) };
+        let store = match Store::open(config) {
+            Err(OpenError::Folder { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Err(nothing(from));
+            }
+            opened => opened?,
+        };
+        Self::look_in(&store, from, &mut tell).await
     }
 
     async fn look_in(
@@ -234,7 +242,7 @@ impl NodeRestore {
             Ok(numbers) => numbers,
         };
         let Some(newest) = numbers.last().copied() else {
-            return Err(RestoreError::Nothing { url: from.url.clone(), what: format!("cluster {cluster}") });
+            return Err(nothing(&RestoreFrom { cluster: Some(cluster), ..from.clone() }));
         };
         // Epochs rise with the numbers: the restored cluster's is beyond those that are passed over, too.
         let mut epochs = Epochs::default();
@@ -368,13 +376,19 @@ async fn which(store: &Store, from: &RestoreFrom) -> Result<ClusterId, RestoreEr
         Ok(clusters) => clusters,
     };
     match clusters.as_slice() {
-        [] => Err(RestoreError::Nothing { url: from.url.clone(), what: "any cluster".to_owned() }),
+        [] => Err(nothing(from)),
         [one] => Ok(*one),
         several => {
             let clusters: Vec<String> = several.iter().map(ToString::to_string).collect();
             Err(RestoreError::Several { url: from.url.clone(), clusters: clusters.join(", ") })
         }
     }
+}
+
+/// There is no manifest of what is wanted.
+fn nothing(from: &RestoreFrom) -> RestoreError {
+    let what = from.cluster.map_or_else(|| "any cluster".to_owned(), |cluster| format!("cluster {cluster}"));
+    RestoreError::Nothing { url: from.url.clone(), what }
 }
 
 /// Whether the store refuses us: a listing that fails does not tell that from other failures, a read does.

@@ -89,6 +89,19 @@ async fn no_epoch_is_given_twice_whatever_is_passed_over() {
 }
 
 #[tokio::test]
+async fn a_folder_that_is_not_there_has_nothing_and_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("mistyped/bucket");
+    for cluster in [None, Some(CLUSTER)] {
+        let url = format!("file://{}", folder.display());
+        let from = RestoreFrom { url, options: Vec::new(), cluster, skip_damaged: false };
+        let refused = NodeRestore::look(&from, drop).await.unwrap_err();
+        assert!(matches!(refused, RestoreError::Nothing { .. }), "{refused}");
+    }
+    assert!(!dir.path().join("mistyped").exists(), "looking writes nothing");
+}
+
+#[tokio::test]
 async fn a_claim_without_an_answer_says_so_and_is_found_by_the_next_restore() {
     let world = World::with_a_manifest().await;
     let dir = tempfile::tempdir().unwrap();

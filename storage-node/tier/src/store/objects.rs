@@ -41,6 +41,8 @@ pub struct StoreConfig {
     pub patience: Duration,
     /// Bytes of parts that are being uploaded, all uploads together; at least one part goes. Default 32 MiB.
     pub upload_bytes_max: usize,
+    /// A folder is made if it is missing; otherwise it is refused. Default true.
+    pub makes_folder: bool,
 }
 
 impl StoreConfig {
@@ -52,6 +54,7 @@ impl StoreConfig {
             options: Vec::new(),
             patience: Duration::from_secs(30),
             upload_bytes_max: 32 << 20,
+            makes_folder: true,
         }
     }
 }

@@ -80,7 +80,7 @@ impl Store {
     ///
     /// | URL | store | credentials from the environment |
     /// |-----|-------|----------------------------------|
-    /// | `file:///folder` | a folder, made if missing; every object is synced | |
+    /// | `file:///folder` | a folder, made if missing unless `config` says otherwise; every object is synced | |
     /// | `s3://bucket/prefix` | S3 and compatibles | `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT`, `AWS_ALLOW_HTTP`, or the machine's role |
     /// | `gs://bucket/prefix` | Google Cloud Storage | `GOOGLE_APPLICATION_CREDENTIALS`, `GOOGLE_BASE_URL`, `GOOGLE_ALLOW_HTTP`, or the machine's account |
     /// | `az://container/prefix` | Azure Blob Storage | `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_ENDPOINT`, `AZURE_ALLOW_HTTP`, or the machine's identity |
@@ -109,7 +109,7 @@ impl Store {
                 let path = url
                     .to_file_path()
                     .map_err(|()| refused("it names no folder of this machine".to_owned()))?;
-                let inner = folder(&path)?;
+                let inner = folder(&path, config.makes_folder)?;
                 root = Some(path.into());
                 (Arc::new(inner), None)
             }
@@ -144,9 +144,9 @@ pub(crate) fn make_folder(path: &FilePath) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-fn folder(path: &FilePath) -> Result<LocalFileSystem, OpenError> {
+fn folder(path: &FilePath, is_made: bool) -> Result<LocalFileSystem, OpenError> {
     let refused = |source| OpenError::Folder { path: path.display().to_string(), source };
-    make_folder(path).map_err(refused)?;
+    if is_made { make_folder(path) } else { path.metadata().map(drop) }.map_err(refused)?;
     let store =
         LocalFileSystem::new_with_prefix(path).map_err(|error| refused(std::io::Error::other(error)))?;
     Ok(store.with_fsync(true))
