@@ -36,11 +36,13 @@ fn cannot(path: &Path, why: &dyn std::fmt::Display) -> RestoreError {
     RestoreError::Write { path: path.display().to_string(), why: why.to_string() }
 }
 
-/// A folder that takes the name of a directory once it is whole. Without that it is removed, if nothing is in it.
+/// A folder that takes the name of a directory once it is whole. Without that it is removed, unless it is to be
+/// kept.
 pub(super) struct Beside {
     dir: PathBuf,
     beside: PathBuf,
     disk: Arc<dyn Disk>,
+    is_kept: bool,
 }
 
 impl Beside {
@@ -56,7 +58,7 @@ impl Beside {
             return Err(cannot(&dir, &"it has no name"));
         };
         let beside = parent.join(format!(".{}.restoring-{}", name.to_string_lossy(), Ulid::new()));
-        let made = Self { dir, beside, disk: Arc::new(RealDisk) };
+        let made = Self { dir, beside, disk: Arc::new(RealDisk), is_kept: false };
         let make = || made.disk.make_dir(&made.beside).map_err(|why| cannot(&made.beside, &why));
         make()?;
         if is_there {
@@ -79,25 +81,43 @@ impl Beside {
         self.disk.rename(&self.beside, &self.dir)
     }
 
-    /// Writes everything, and renames it once it is durable.
-    pub(super) fn write(
-        self,
+    /// Writes everything. Durable on return, but for the name.
+    pub(super) fn fill(
+        &self,
         cluster: ClusterId,
         layout: Layout,
         shards: Vec<(ShardId, (Term, LogIndex), ShardState)>,
     ) -> Result<(), RestoreError> {
-        fill(&self.beside, &self.disk, cluster, layout, shards).map_err(|why| cannot(&self.beside, &why))?;
-        check_empty(&self.dir)?;
+        let filled = fill(&self.beside, &self.disk, cluster, layout, shards);
+        filled.map_err(|why| cannot(&self.beside, &why))?;
+        check_empty(&self.dir)
+    }
+
+    /// Gives it its name, which is durable on return. From here on it stays, whatever its name is: the cluster's
+    /// `manifest` counts on it.
+    pub(super) fn name(mut self, manifest: u64) -> Result<(), RestoreError> {
+        self.is_kept = true;
         let parent = self.dir.parent().unwrap_or(&self.dir);
-        let renamed = self.take_name().and_then(|()| self.disk.sync_dir(parent));
-        renamed.map_err(|error| cannot(&self.dir, &error))
+        let named = self.take_name().and_then(|()| self.disk.sync_dir(parent));
+        named.map_err(|why| RestoreError::Name {
+            dir: self.dir.display().to_string(),
+            beside: self.beside.display().to_string(),
+            number: manifest,
+            why: why.to_string(),
+        })
     }
 }
 
 impl Drop for Beside {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a folder of this restore's own, with nothing that anybody wants"
+    )]
     fn drop(&mut self) {
-        // It is not there any more, or holds what can be looked at; neither is in anybody's way.
-        let _ = std::fs::remove_dir(&self.beside);
+        if !self.is_kept {
+            // It is in nobody's way if it stays.
+            let _ = std::fs::remove_dir_all(&self.beside);
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   look    newest manifest ─▶ a state of each shard, cut to what packs hold ─▶ are the packs there?
-//!   write   the next manifest, of the next epoch: who ran before is deposed
-//!           then checkpoints and an empty journal behind them, in a folder that takes its name when it is whole
+//!   write   checkpoints and an empty journal behind them, in a folder beside
+//!           then the next manifest, of the next epoch: who ran before is deposed
+//!           then the folder takes its name
 //! ```
 //!
 //! What no pack held is gone. Everything gets a new life, so that nothing that was handed out for what is
@@ -101,7 +102,22 @@ pub enum RestoreError {
         /// What the store said.
         why: ExportError,
     },
-    /// The directory cannot be written.
+    /// Everything is there, but for the name of the directory.
+    #[error(
+        "cannot name {dir}: {why}. Manifest {number} is written: a node that ran before writes nothing to the store any more. \
+         {beside} holds what was restored: give it another name by hand, or restore again"
+    )]
+    Name {
+        /// The directory.
+        dir: String,
+        /// What it was to be made of.
+        beside: String,
+        /// The manifest.
+        number: u64,
+        /// Why.
+        why: String,
+    },
+    /// The directory cannot be written. Nobody was deposed.
     #[error("cannot write {path}: {why}")]
     Write {
         /// Where.
@@ -304,31 +320,27 @@ impl NodeRestore {
     /// it can be tried again.
     ///
     /// # Errors
-    /// [`RestoreError`].
+    /// [`RestoreError`]; nobody is deposed, but for [`RestoreError::Name`] and perhaps [`RestoreError::Claim`].
     pub async fn write(self, dir: &Path) -> Result<(), RestoreError> {
-        let (number, epoch) = (self.next_number, self.epoch);
-        // Before the claim: where nothing can be written nobody is deposed.
-        let beside = directory::Beside::make(dir)?;
-        let claim = Manifest {
-            number,
-            epoch,
-            written_ms: clock::now().0,
-            writer: Ulid::new().0.into(),
-            ..self.manifest.clone()
-        };
-        let claimed = self.exports.publish(&claim, Some(number - 1)).await;
+        let Self { exports, cluster, manifest, next_number: number, epoch, shards } = self;
+        let layout = Layout { data_shards: manifest.data_shards, dedupe_rows: manifest.dedupe_rows, epoch };
+        let shards = shards.into_iter().map(|shard| (shard.shard, shard.at, shard.state)).collect();
+        let to = dir.to_owned();
+        // Before the claim: where it cannot be written as a whole nobody is deposed.
+        let beside = apart(move || {
+            let beside = directory::Beside::make(&to)?;
+            beside.fill(cluster, layout, shards)?;
+            Ok(beside)
+        });
+        let beside = beside.await?;
+        let claim =
+            Manifest { number, epoch, written_ms: clock::now().0, writer: Ulid::new().0.into(), ..manifest };
+        let claimed = exports.publish(&claim, Some(number - 1)).await;
         let claimed = claimed.map_err(|why| RestoreError::Claim { number, why })?;
         if let Published::Theirs(theirs) = claimed {
             return Err(RestoreError::Taken(theirs.number));
         }
-        let (data_shards, dedupe_rows) = (claim.data_shards, claim.dedupe_rows);
-        let layout = Layout { data_shards, dedupe_rows, epoch };
-        let cluster = self.cluster;
-        let shards = self.shards.into_iter().map(|shard| (shard.shard, shard.at, shard.state)).collect();
-        let written = tokio::task::spawn_blocking(move || beside.write(cluster, layout, shards));
-        written.await.unwrap_or_else(|error| {
-            Err(RestoreError::Write { path: "the directory".to_owned(), why: error.to_string() })
-        })
+        apart(move || beside.name(number)).await
     }
 
     /// All packs that the states name are there, as long as they should be. What is in them is checked when it is read.
@@ -350,6 +362,15 @@ impl NodeRestore {
         }
         Ok(())
     }
+}
+
+/// Runs what waits for a disk.
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RestoreError> + Send + 'static,
+) -> Result<T, RestoreError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(RestoreError::Write { path: "the directory".to_owned(), why: error.to_string() })
+    })
 }
 
 /// What the manifests say that are looked at, from the newest on.

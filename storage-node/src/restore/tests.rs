@@ -129,6 +129,46 @@ async fn where_nothing_can_be_written_nobody_is_deposed() {
 }
 
 #[tokio::test]
+async fn a_directory_that_can_be_made_and_not_be_filled_deposes_nobody_and_leaves_nothing() {
+    let world = World::with_a_manifest().await;
+    let dir = tempfile::tempdir().unwrap();
+    // The folder beside it has as long a path as there may be, so that nothing fits into it: like a full disk.
+    let beside = "/..restoring-".len() + Ulid::new().to_string().len();
+    let mut parent = dir.path().to_owned();
+    while parent.as_os_str().len() + beside + 1 < 4_092 {
+        let left = 4_092 - beside - 1 - parent.as_os_str().len();
+        parent.push("d".repeat(left.saturating_sub(1).clamp(1, 200)));
+    }
+    std::fs::DirBuilder::new().recursive(true).create(&parent).unwrap();
+    let refused = world.look().await.write(&parent.join("n")).await.unwrap_err();
+    let said = refused.to_string();
+    assert!(matches!(refused, RestoreError::Write { .. }) && said.contains(".restoring-"), "{said}");
+    assert_eq!(world.exports.numbers().await.unwrap(), [1], "{said}");
+    // Only empty folders can be removed.
+    std::fs::remove_dir(&parent).expect("nothing is left in it");
+}
+
+#[tokio::test]
+async fn a_directory_whose_name_is_taken_meanwhile_is_found_beside_it() {
+    let world = World::with_a_manifest().await;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let layout = Layout { data_shards: 1, dedupe_rows: 1_000, epoch: 1 };
+    let beside = directory::Beside::make(&data).unwrap();
+    beside.fill(CLUSTER, layout, Vec::new()).unwrap();
+    std::fs::DirBuilder::new().recursive(true).create(data.join("somebody's")).unwrap();
+    let refused = beside.name(7).unwrap_err();
+    let said = refused.to_string();
+    assert!(said.contains("Manifest 7 is written") && !said.contains("Nothing was written"), "{said}");
+    let RestoreError::Name { beside, .. } = refused else { panic!("{said}") };
+    assert!(Path::new(&beside).join("IDENTITY").is_file(), "{said}");
+    // One that is there before is never claimed for.
+    let refused = world.look().await.write(&data).await.unwrap_err();
+    assert!(matches!(refused, RestoreError::NotEmpty(_)), "{refused}");
+    assert_eq!(world.exports.numbers().await.unwrap(), [1]);
+}
+
+#[tokio::test]
 async fn a_directory_behind_a_link_is_restored_into_and_one_missing_there_is_refused_before_the_claim() {
     let world = World::with_a_manifest().await;
     let dir = tempfile::tempdir().unwrap();
@@ -159,7 +199,9 @@ fn what_is_restored_is_its_owners_alone_unless_the_directory_was_there() {
         let before = owner(&data);
         drop(directory::Beside::make(&data).unwrap());
         assert_eq!(owner(&data), before, "a restore that ends here leaves it as it was");
-        directory::Beside::make(&data).unwrap().write(CLUSTER, layout, Vec::new()).unwrap();
+        let beside = directory::Beside::make(&data).unwrap();
+        beside.fill(CLUSTER, layout, Vec::new()).unwrap();
+        beside.name(1).unwrap();
         assert_eq!(data.metadata().unwrap().permissions().mode() & 0o777, expected);
         assert!(before.is_none() || owner(&data) == before);
     }
