@@ -17,6 +17,7 @@ use crate::raft::Checkpoints;
 use crate::raft::checkpoint::Checkpoint;
 use crate::raft::types::{Membership, StoredMembership, encode_vote, log_id, vote_for};
 use crate::shard::state::ShardState;
+use crate::tier::known;
 
 /// The journal's first file holds votes and purge points alone; later ones have the size that the node is started with.
 const FILE_BYTES: u32 = 16 << 20;
@@ -81,14 +82,15 @@ impl Beside {
         self.disk.rename(&self.beside, &self.dir)
     }
 
-    /// Writes everything. Durable on return, but for the name.
+    /// Writes everything: a directory of this cluster, whose store is at `place`. Durable on return, but for
+    /// the name.
     pub(super) fn fill(
         &self,
-        cluster: ClusterId,
+        (cluster, place): (ClusterId, &str),
         layout: Layout,
         shards: Vec<(ShardId, (Term, LogIndex), ShardState)>,
     ) -> Result<(), RestoreError> {
-        let filled = fill(&self.beside, &self.disk, cluster, layout, shards);
+        let filled = fill(&self.beside, &self.disk, (cluster, place), layout, shards);
         filled.map_err(|why| cannot(&self.beside, &why))?;
         check_empty(&self.dir)
     }
@@ -124,7 +126,7 @@ impl Drop for Beside {
 fn fill(
     dir: &Path,
     disk: &Arc<dyn Disk>,
-    cluster: ClusterId,
+    (cluster, place): (ClusterId, &str),
     layout: Layout,
     shards: Vec<(ShardId, (Term, LogIndex), ShardState)>,
 ) -> Result<(), String> {
@@ -145,6 +147,8 @@ fn fill(
         Checkpoints::new(blobs.clone(), shard).put(&checkpoint).map_err(|error| text(&error))?;
     }
     layout::write(&blobs, layout).map_err(|error| text(&error))?;
+    // What it goes on from is there.
+    known::remember(&blobs, place, true).map_err(|error| text(&error))?;
     journal.close();
     Ok(())
 }

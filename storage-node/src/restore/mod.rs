@@ -212,6 +212,8 @@ pub struct RestorableShard {
 #[derive(Debug)]
 pub struct NodeRestore {
     exports: Exports,
+    /// Which store that is.
+    place: String,
     cluster: ClusterId,
     manifest: Manifest,
     next_number: u64,
@@ -286,7 +288,8 @@ impl NodeRestore {
             }
         };
         let (next_number, epoch) = (newest + 1, epochs.next());
-        let restore = Self { exports, cluster, manifest, next_number, epoch, shards };
+        let place = store.place().to_owned();
+        let restore = Self { exports, place, cluster, manifest, next_number, epoch, shards };
         restore.check_packs(store, tell).await?;
         Ok(restore)
     }
@@ -322,14 +325,14 @@ impl NodeRestore {
     /// # Errors
     /// [`RestoreError`]; nobody is deposed, but for [`RestoreError::Name`] and perhaps [`RestoreError::Claim`].
     pub async fn write(self, dir: &Path) -> Result<(), RestoreError> {
-        let Self { exports, cluster, manifest, next_number: number, epoch, shards } = self;
+        let Self { exports, place, cluster, manifest, next_number: number, epoch, shards } = self;
         let layout = Layout { data_shards: manifest.data_shards, dedupe_rows: manifest.dedupe_rows, epoch };
         let shards = shards.into_iter().map(|shard| (shard.shard, shard.at, shard.state)).collect();
         let to = dir.to_owned();
         // Before the claim: where it cannot be written as a whole nobody is deposed.
         let beside = apart(move || {
             let beside = directory::Beside::make(&to)?;
-            beside.fill(cluster, layout, shards)?;
+            beside.fill((cluster, &place), layout, shards)?;
             Ok(beside)
         });
         let beside = beside.await?;

@@ -117,6 +117,9 @@ async fn a_claim_without_an_answer_says_so_and_is_found_by_the_next_restore() {
     assert_eq!((again.manifest().number, again.epoch()), (2, 2));
     again.write(&data).await.unwrap();
     assert_eq!(world.exports.numbers().await.unwrap(), [1, 2, 3]);
+    let blobs = weir_journal::Blobs::at(data.join("blobs"), std::sync::Arc::new(weir_journal::RealDisk));
+    let found = crate::tier::known::found(&blobs, "memory:").unwrap();
+    assert_eq!(found, Some(true), "its first start takes no empty store for this one");
 }
 
 #[tokio::test]
@@ -155,7 +158,7 @@ async fn a_directory_whose_name_is_taken_meanwhile_is_found_beside_it() {
     let data = dir.path().join("data");
     let layout = Layout { data_shards: 1, dedupe_rows: 1_000, epoch: 1 };
     let beside = directory::Beside::make(&data).unwrap();
-    beside.fill(CLUSTER, layout, Vec::new()).unwrap();
+    beside.fill((CLUSTER, "memory:"), layout, Vec::new()).unwrap();
     std::fs::DirBuilder::new().recursive(true).create(data.join("somebody's")).unwrap();
     let refused = beside.name(7).unwrap_err();
     let said = refused.to_string();
@@ -200,7 +203,7 @@ fn what_is_restored_is_its_owners_alone_unless_the_directory_was_there() {
         drop(directory::Beside::make(&data).unwrap());
         assert_eq!(owner(&data), before, "a restore that ends here leaves it as it was");
         let beside = directory::Beside::make(&data).unwrap();
-        beside.fill(CLUSTER, layout, Vec::new()).unwrap();
+        beside.fill((CLUSTER, "memory:"), layout, Vec::new()).unwrap();
         beside.name(1).unwrap();
         assert_eq!(data.metadata().unwrap().permissions().mode() & 0o777, expected);
         assert!(before.is_none() || owner(&data) == before);

@@ -209,6 +209,10 @@ impl Exporter {
         self.is_unsettled = true;
         self.publish(&shards).await?;
         self.is_unsettled = false;
+        // Before anybody is told that something is archived.
+        if let Some(known) = &self.tier.known {
+            known.note_manifest().await;
+        }
         self.tier.metrics.exported(clock::now());
         // Their numbers alone: whoever kept the states' own would have the next change copy all packs of the shard.
         let in_use = |moment: &Moment| moment.frozen.packs().live().map(|(no, _)| no).collect();

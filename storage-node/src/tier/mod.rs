@@ -4,7 +4,7 @@
 //! The only room here, with that one, that knows object stores, through `weir_tier`.
 
 mod damaged;
-mod known;
+pub(crate) mod known;
 mod reading;
 mod trial;
 mod uploads;
@@ -29,6 +29,7 @@ use crate::metrics::TierMetrics;
 use crate::shard::state::Pack;
 
 pub use damaged::{Damage, Damaged, Lost};
+pub(crate) use known::KnownStore;
 pub(crate) use reading::NotRead;
 pub use trial::Trial;
 use trial::Tried;
@@ -73,6 +74,18 @@ pub enum TierError {
         /// Of this directory.
         own: u64,
     },
+    /// The store answers as if it had never been used.
+    #[error(
+        "object store {url} holds nothing of cluster {cluster}, and this data directory has written there: its folder is \
+        not mounted, or the bucket was emptied or made anew. What left for it cannot be read before it is back. If it will \
+        not come back, stop the node, delete blobs/store.blob in the data directory, and start it again"
+    )]
+    Emptied {
+        /// Where.
+        url: String,
+        /// Whose objects.
+        cluster: ClusterId,
+    },
 }
 
 impl TierError {
@@ -84,6 +97,11 @@ impl TierError {
             Self::Manifest(ExportError::Store(error)) => error.is_passing(),
             _ => false,
         }
+    }
+
+    /// What the node has is served all the same, and the store is asked again.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.is_passing() || matches!(self, Self::Emptied { .. })
     }
 }
 
@@ -105,6 +123,8 @@ pub struct Tier {
     pub(crate) damaged: Damaged,
     /// Another writes for the cluster: from here nothing more is written or deleted.
     pub(crate) is_deposed: AtomicBool,
+    /// The store has nothing of the cluster, and had: what is missing may come back.
+    pub(crate) is_emptied: AtomicBool,
     /// States of all shards go to the store this often.
     pub(crate) snapshot_every: Duration,
     /// Where they go.
@@ -115,6 +135,8 @@ pub struct Tier {
     pub(crate) data_shards: u32,
     /// Rows of a shard's deduplication tables.
     pub(crate) dedupe_rows: u32,
+    /// What the directory remembers of the store.
+    pub(crate) known: Option<KnownStore>,
     /// Counters.
     pub(crate) metrics: TierMetrics,
     /// The thread on which packs are made.
@@ -161,8 +183,10 @@ impl Tier {
             }
         };
         let exports = Exports::new(store.clone(), cluster);
-        let is_known = known::is_known(blobs, store.place())?;
-        let tried = Tried { store: store.clone(), exports: exports.clone(), cluster, epoch: layout.epoch };
+        let found = known::found(blobs, store.place())?;
+        let (is_known, has_manifest) = (found.is_some(), found.unwrap_or(false));
+        let (of_store, epoch) = (exports.clone(), layout.epoch);
+        let tried = Tried { store: store.clone(), exports: of_store, cluster, epoch, has_manifest };
         let trial = tried.at_start(is_known).await?;
         if let Some(before) = known::another(blobs, store.place()) {
             let now = store.place();
@@ -173,10 +197,11 @@ impl Tier {
                  objects are in this one too"
             );
         }
-        if !is_known && let Err(error) = known::remember(blobs, store.place()) {
+        if !is_known && let Err(error) = known::remember(blobs, store.place(), false) {
             // It has passed, which is what counts now.
             tracing::warn!(%error, "that the object store has passed is not noted: the next start needs its answer");
         }
+        let known = Some(KnownStore::new(blobs, store.place(), has_manifest));
         let cache = CacheConfig {
             memory_bytes: config.cache_memory_bytes,
             disk_bytes: config.cache_disk_bytes,
@@ -200,11 +225,13 @@ impl Tier {
             uploads: Uploads::default(),
             damaged: Damaged::default(),
             is_deposed: AtomicBool::new(false),
+            is_emptied: AtomicBool::new(false),
             snapshot_every: Duration::from_millis(config.snapshot_every_ms),
             exports,
             epoch: layout.epoch,
             data_shards: layout.data_shards,
             dedupe_rows: layout.dedupe_rows,
+            known,
             metrics,
             background: Background::start().map_err(TierError::Thread)?,
             pack_memory,

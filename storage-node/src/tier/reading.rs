@@ -1,5 +1,7 @@
 //! Batches of packs.
 
+use std::sync::atomic::Ordering;
+
 use futures_util::future::BoxFuture;
 use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
@@ -44,7 +46,7 @@ impl Tier {
                 match self.of_one_pack(key, pack, run, ahead, &mut found).await {
                     // Whoever wants what comes then asks for it alone, and is told.
                     Err(_) if !found.is_empty() => return Ok(found),
-                    read => read?,
+                    read => read.map_err(|error| self.may_come_back(error))?,
                 }
                 let records = run[0].1.base_offset..run[run.len() - 1].1.end();
                 self.damaged.read(key, &pack.name, &records);
@@ -61,6 +63,15 @@ impl Tier {
             let (Incarnation(incarnation), PartitionId(partition)) = key;
             tracing::warn!(%object, why, incarnation, partition, "messages in an object cannot be read");
         }
+    }
+
+    /// While the store is not the one that was used, what is missing there is not gone.
+    fn may_come_back(&self, error: NotRead) -> NotRead {
+        if error.lost.is_none() || !self.is_emptied.load(Ordering::Acquire) {
+            return error;
+        }
+        let refusal = Refusal::new(ErrorCode::Unavailable, error.refusal.detail);
+        NotRead { refusal: Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal }, lost: None }
     }
 
     async fn of_one_pack(

@@ -32,6 +32,8 @@ pub(super) struct Tried {
     pub(super) cluster: ClusterId,
     /// How often the cluster was restored before this directory was made.
     pub(super) epoch: u64,
+    /// This directory has written a manifest there.
+    pub(super) has_manifest: bool,
 }
 
 /// The trial of a store that has not answered yet. Until it has passed, nothing is written or deleted there:
@@ -44,6 +46,8 @@ pub struct Trial {
     under_way: Option<Attempt>,
     /// Why it has not passed.
     why: String,
+    /// It has answered, and is not what was used.
+    is_refused: bool,
 }
 
 impl Tried {
@@ -69,24 +73,33 @@ impl Tried {
             (true, Err(_)) => {
                 let (url, seconds) = (self.store.url(), ANSWER_WITHIN.as_secs());
                 let why = format!("object store {url} has not answered within {seconds} s");
-                return Ok(Some(Trial { tried: self, under_way: Some(attempt), why }));
+                return Ok(Some(Trial { tried: self, under_way: Some(attempt), why, is_refused: false }));
             }
         };
         match failed {
             None => Ok(None),
-            Some(error) if is_known && error.is_passing() => {
-                let why = error.to_string();
-                Ok(Some(Trial { tried: self, under_way: None, why }))
+            Some(error) if is_known && error.is_waited_for() => {
+                let (why, is_refused) = (error.to_string(), !error.is_passing());
+                Ok(Some(Trial { tried: self, under_way: None, why, is_refused }))
             }
             Some(error) => Err(error),
         }
     }
 
     /// A directory whose cluster was restored elsewhere is not served. A manifest that cannot be read says
-    /// nothing; the one before it does.
+    /// nothing; the one before it does. Where there is nothing at all although there was something, what is
+    /// written would not be beside what it goes on from: a folder that is not mounted takes everything, and
+    /// hides it once it is.
     async fn check_epoch(&self) -> Result<(), TierError> {
         let Self { exports, cluster, epoch: own, .. } = self;
-        for number in exports.numbers().await.map_err(ExportError::from)?.into_iter().rev() {
+        let numbers = exports.numbers().await.map_err(ExportError::from)?;
+        if numbers.is_empty() && self.has_manifest {
+            let left = self.store.list(&cluster.to_string(), 1).await.map_err(ExportError::from)?;
+            if left.is_empty() {
+                return Err(TierError::Emptied { url: self.store.url().to_owned(), cluster: *cluster });
+            }
+        }
+        for number in numbers.into_iter().rev() {
             match exports.manifest(number).await {
                 Ok(manifest) if manifest.epoch > *own => {
                     let (cluster, epoch, own) = (*cluster, manifest.epoch, *own);
@@ -107,10 +120,18 @@ impl Trial {
     /// Says that nothing leaves the journal, and why.
     pub(super) fn tell(&self, tier: &Tier) {
         let why = &self.why;
-        tracing::warn!(
-            why,
-            "the object store does not answer: what is in the journal is served, and nothing leaves it before the store has"
-        );
+        tier.is_emptied.store(self.is_refused, Ordering::Release);
+        if self.is_refused {
+            tracing::error!(
+                why,
+                "the object store is not as it was left: what is in the journal is served, and nothing leaves it before the store is back"
+            );
+        } else {
+            tracing::warn!(
+                why,
+                "the object store does not answer: what is in the journal is served, and nothing leaves it before the store has"
+            );
+        }
         tier.metrics.store_awaited(true);
         tier.uploads.attempted(ShardId::META, Some(why.clone()));
     }
@@ -124,6 +145,7 @@ impl Trial {
             has_passed = self.ask(tier) => has_passed,
         };
         tier.metrics.store_awaited(false);
+        tier.is_emptied.store(false, Ordering::Release);
         if has_passed {
             tracing::info!("the object store answers, and does what is relied upon");
             tier.uploads.attempted(ShardId::META, None);
@@ -136,7 +158,7 @@ impl Trial {
 
     /// False if another writes for the cluster.
     async fn ask(&mut self, tier: &Tier) -> bool {
-        let (mut again_after, mut was_refused) = (AGAIN_AFTER, false);
+        let (mut again_after, mut was_refused) = (AGAIN_AFTER, self.is_refused);
         loop {
             let attempt = match self.under_way.take() {
                 Some(attempt) => attempt,
@@ -149,6 +171,9 @@ impl Trial {
             let Err(error) = attempt.await else { return true };
             tier.metrics.failed();
             tier.uploads.attempted(ShardId::META, Some(error.to_string()));
+            if !error.is_passing() {
+                tier.is_emptied.store(matches!(error, TierError::Emptied { .. }), Ordering::Release);
+            }
             if matches!(error, TierError::Restored { .. }) {
                 tracing::error!("{error}");
                 return false;

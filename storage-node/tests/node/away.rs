@@ -62,10 +62,14 @@ async fn stop(node: RunningNode) {
     stopped.expect("a stop waits for no store");
 }
 
-fn is_awaited(node: &RunningNode) -> bool {
+fn number(node: &RunningNode, metric: &str) -> f64 {
     let text = prometheus::TextEncoder::new().encode_to_string(&node.registry().gather()).unwrap();
-    let told = text.lines().find_map(|line| line.strip_prefix("weir_tier_store_awaited "));
-    told.unwrap() == "1"
+    let told = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+    told.unwrap().parse().unwrap()
+}
+
+fn is_awaited(node: &RunningNode) -> bool {
+    number(node, "weir_tier_store_awaited") > 0.0
 }
 
 /// Up to where the topic's only partition is in packs.
@@ -241,6 +245,68 @@ async fn a_node_whose_cluster_was_restored_while_its_store_was_away_writes_nothi
     assert_eq!(exports.numbers().await.unwrap().pop(), Some(number + 1));
     stop(node).await;
     assert!(play.refused().await.contains("was restored"), "as ever");
+}
+
+/// The newest states of the node are in the store, and a manifest names them.
+async fn until_exported(node: &RunningNode) {
+    let exported = async {
+        while number(node, "weir_tier_manifest_seconds") <= 0.0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, exported).await.expect("a start writes a manifest");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "what somebody does by hand")]
+async fn a_store_that_is_empty_and_was_not_takes_nothing_until_it_is_back() {
+    let mut play = Play::new(Duration::from_millis(500));
+    let (node, link) = play.start().await;
+    let life = create(&link, "t", config()).await;
+    publish_all(&link, life).await;
+    let hot = create(&link, "hot", config()).await;
+    until_exported(&node).await;
+    stop(node).await;
+    drop(link);
+
+    // Its folder is not mounted: where it was, another one is.
+    let before = std::mem::replace(&mut play.objects, Objects::default());
+    play.store = store_of(&play.objects, play.faults.clone(), PATIENCE);
+    let folder = cluster(play.dir.path()).to_string();
+    let (node, link) = play.start().await;
+    assert!(is_awaited(&node));
+    let end = publish(&link, hot, &batch(0, 0, &["meanwhile"])).await.unwrap().base_offset + 1;
+    let missing = read(&link, life, At::Offset(0), 0).await.unwrap_err();
+    assert_eq!(missing, ErrorCode::Unavailable, "it may come back");
+    // Old enough for a pack by far, and for a manifest.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(play.store.list(&folder, 10).await.unwrap(), [], "it would be hidden once the other is back");
+    assert!(is_awaited(&node) && archived_to(&link, hot).await < end);
+
+    // Mounted.
+    let before = store_of(&before, Faults::default(), PATIENCE);
+    for object in before.list(&folder, 1_000).await.unwrap() {
+        let bytes = before.get_all(&object.name, 64 << 20).await.unwrap();
+        play.store.create(&object.name, bytes).await.unwrap();
+    }
+    until_archived(&link, hot, end).await;
+    assert!(!is_awaited(&node));
+    assert_eq!(read(&link, life, At::Offset(0), 0).await.unwrap().1[0], value(0));
+    stop(node).await;
+    drop(link);
+
+    // Gone for good: who says so goes on without it.
+    play.objects = Objects::default();
+    play.store = store_of(&play.objects, play.faults.clone(), PATIENCE);
+    let (node, link) = play.start().await;
+    assert!(is_awaited(&node));
+    stop(node).await;
+    drop(link);
+    std::fs::remove_file(play.dir.path().join("blobs/store.blob")).unwrap();
+    let (node, link) = play.start().await;
+    assert!(!is_awaited(&node));
+    assert_eq!(read(&link, life, At::Offset(0), 0).await.unwrap_err(), ErrorCode::Corrupt);
+    stop(node).await;
 }
 
 /// The directory's cluster.
