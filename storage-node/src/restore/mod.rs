@@ -23,7 +23,7 @@ use weir_tier::store::{OpenError, PackName, Store, StoreConfig, StoreError};
 
 use crate::clock;
 use crate::layout::Layout;
-use crate::shard::state::{Restorable, ShardState};
+use crate::shard::state::{Restorable, ShardState, SnapshotError};
 
 /// How much the terms of one restore differ from those before it: a shard has a new one with every start.
 /// Fences stay below 2^20 terms.
@@ -68,6 +68,14 @@ pub enum RestoreError {
         /// The snapshot.
         object: String,
         /// Why.
+        why: String,
+    },
+    /// A newer build wrote a snapshot.
+    #[error("object {object}: {why}. {NEWER}")]
+    Newer {
+        /// The snapshot.
+        object: String,
+        /// What this build cannot read.
         why: String,
     },
     /// A pack that the states name is not there as they know it.
@@ -131,6 +139,9 @@ pub enum RestoreError {
 const DAMAGED: &str = "Bring it back from the bucket's versions or a replica. Or let --skip-damaged take the newest older manifest that is \
                        whole; it says what is lost by that";
 
+/// What helps when an object is what a newer build wrote.
+const NEWER: &str = "Nothing was written, and what is older is not taken instead";
+
 // No sources: the messages of these hold those of theirs already.
 impl From<StoreError> for RestoreError {
     fn from(error: StoreError) -> Self {
@@ -163,6 +174,7 @@ fn advice(error: &StoreError) -> &'static str {
 fn advice_on(error: &ExportError) -> &'static str {
     match error {
         ExportError::Store(error) => advice(error),
+        newer if newer.is_newer() => NEWER,
         ExportError::Wrong { .. } => DAMAGED,
     }
 }
@@ -424,8 +436,9 @@ async fn refused(store: &Store) -> Option<StoreError> {
 /// An older manifest may be whole.
 fn is_damage(error: &RestoreError) -> bool {
     match error {
-        RestoreError::Export(ExportError::Wrong { .. }) | RestoreError::State { .. } => true,
         RestoreError::Export(ExportError::Store(error)) => error.is_damage(),
+        RestoreError::Export(error) => !error.is_newer(),
+        RestoreError::State { .. } => true,
         _ => false,
     }
 }
@@ -450,7 +463,13 @@ async fn states(
             object: object.clone(),
             why: why.to_string(),
         };
-        states.push(decoded.map_err(|error| wrong(&error))?.map_err(|error| wrong(&error))?);
+        let state = decoded.map_err(|error| wrong(&error))?.map_err(|error| match error {
+            SnapshotError::Format(_) => {
+                RestoreError::Newer { object: object.clone(), why: error.to_string() }
+            }
+            error => wrong(&error),
+        });
+        states.push(state?);
     }
     // One moment for all: what one shard has taken of another's outputs is what the other has to go on from.
     let arrived: BTreeMap<ShardId, _> = manifest

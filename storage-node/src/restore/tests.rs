@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use weir_tier::faults::{Fault, Faults, Op, store_in_memory};
+use weir_tier::faults::{Fault, Faults, Op, of_a_newer_build, store_in_memory};
 use weir_tier::snapshot::ShardSnapshot;
 
 use super::*;
@@ -32,7 +32,10 @@ impl World {
     }
 
     async fn put(&self, shard: u32) -> ShardSnapshot {
-        let state: Bytes = ShardState::new(ShardId(shard)).encode();
+        self.put_state(shard, ShardState::new(ShardId(shard)).encode()).await
+    }
+
+    async fn put_state(&self, shard: u32, state: Bytes) -> ShardSnapshot {
         let (term, index, attempt) = (Term(1), LogIndex(9), Ulid::new());
         let name = SnapshotName { cluster: CLUSTER, shard: ShardId(shard), term, index, attempt };
         let put = self.exports.put_snapshot(name, state).await.unwrap();
@@ -48,14 +51,18 @@ impl World {
         assert_eq!(self.exports.publish(&manifest, None).await.unwrap(), Published::Ours);
     }
 
-    async fn look(&self) -> NodeRestore {
+    async fn try_look(&self) -> Result<NodeRestore, RestoreError> {
         let from = RestoreFrom {
             url: "memory:".to_owned(),
             options: Vec::new(),
             cluster: Some(CLUSTER),
             skip_damaged: true,
         };
-        NodeRestore::look_in(&self.store, &from, &mut |_| {}).await.unwrap()
+        NodeRestore::look_in(&self.store, &from, &mut |_| {}).await
+    }
+
+    async fn look(&self) -> NodeRestore {
+        self.try_look().await.unwrap()
     }
 }
 
@@ -86,6 +93,26 @@ async fn no_epoch_is_given_twice_whatever_is_passed_over() {
     let name = ManifestName { cluster: CLUSTER, number: 5 }.to_string();
     world.store.create(&name, Bytes::from_static(b"no manifest")).await.unwrap();
     assert_eq!(world.look().await.epoch(), 3);
+}
+
+#[tokio::test]
+async fn what_a_newer_build_wrote_is_not_passed_over_as_damaged() {
+    let world = World::with_a_manifest().await;
+    let name = |number| ManifestName { cluster: CLUSTER, number }.to_string();
+    let manifest = world.store.get_all(&name(1), 1 << 20).await.unwrap();
+    world.store.create(&name(2), of_a_newer_build(&manifest)).await.unwrap();
+    let refused = world.try_look().await.unwrap_err().to_string();
+    assert!(refused.contains("newer one") && !refused.contains("--skip-damaged"), "{refused}");
+    world.exports.delete_manifest(2).await.unwrap();
+
+    // Nor a state of a later format: the first field of its first field.
+    let mut newer = ShardState::new(ShardId(1)).encode().to_vec();
+    assert_eq!((newer[0], newer[2]), (0x0a, 0x08), "its head, and that one's format");
+    newer[3] = 99;
+    let shards = [world.put(0).await, world.put_state(1, newer.into()).await];
+    world.publish(2, 0, &shards).await;
+    let refused = world.try_look().await.unwrap_err().to_string();
+    assert!(refused.contains("format 99") && !refused.contains("--skip-damaged"), "{refused}");
 }
 
 #[tokio::test]

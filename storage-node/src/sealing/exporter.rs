@@ -35,16 +35,20 @@ const SHARE: u32 = 10;
 /// The cluster was restored elsewhere, or its data directory runs twice: this node writes nothing to the
 /// store any more.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "manifest {number} in the object store is another's, of epoch {epoch} where this node has {own}: the cluster was \
-     restored elsewhere, or a copy of this data directory runs. Nothing more is sealed, deleted or archived from here; \
-     stop one of the two"
-)]
-pub(super) struct Deposed {
-    number: u64,
-    epoch: u64,
-    own: u64,
+pub(super) enum Deposed {
+    #[error(
+        "manifest {number} in the object store is another's, of epoch {epoch} where this node has {own}: the cluster was \
+         restored elsewhere, or a copy of this data directory runs. {STOPPED}"
+    )]
+    Another { number: u64, epoch: u64, own: u64 },
+    #[error(
+        "{0}. The cluster was restored elsewhere, or a copy of this data directory runs, with another build. {STOPPED}"
+    )]
+    Newer(ExportError),
 }
+
+/// What a node does that is deposed.
+const STOPPED: &str = "Nothing more is sealed, deleted or archived from here; stop one of the two";
 
 /// Why states did not get into the store.
 #[derive(Debug, thiserror::Error)]
@@ -271,6 +275,7 @@ impl Exporter {
                     is_checked = true;
                     manifest.shards
                 }
+                Err(error) if error.is_newer() => return Err(Deposed::Newer(error).into()),
                 Err(ExportError::Wrong { object, why }) => {
                     tracing::warn!(object, %why, "a manifest cannot be read; the next one replaces it");
                     Vec::new()
@@ -291,7 +296,7 @@ impl Exporter {
 
     fn check(&self, manifest: &Manifest) -> Result<(), Deposed> {
         let (number, epoch, own) = (manifest.number, manifest.epoch, self.tier.epoch);
-        if epoch > own { Err(Deposed { number, epoch, own }) } else { Ok(()) }
+        if epoch > own { Err(Deposed::Another { number, epoch, own }) } else { Ok(()) }
     }
 
     /// The states of all shards at one moment: all of them are locked for it, for as long as it takes to share them.
@@ -361,6 +366,7 @@ impl Exporter {
                     return Ok(());
                 }
                 Ok(Published::Theirs(theirs)) => theirs,
+                Err(error) if error.is_newer() => return Err(Deposed::Newer(error).into()),
                 // Found twice: it is not only what came on the way that is damaged. As at a start the next
                 // one replaces it.
                 Err(ExportError::Wrong { object, why }) if self.unreadable == Some(self.next_number) => {
@@ -380,7 +386,7 @@ impl Exporter {
             let is_ours = u128::from(theirs.writer) == self.writer;
             if self.has_published && !is_ours {
                 let (number, epoch, own) = (theirs.number, theirs.epoch, self.tier.epoch);
-                return Err(Deposed { number, epoch, own }.into());
+                return Err(Deposed::Another { number, epoch, own }.into());
             }
             self.has_published |= is_ours;
             // It is not known yet: whether others had gone beyond it when it was written was not answered either.

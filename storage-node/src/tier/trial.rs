@@ -106,6 +106,8 @@ impl Tried {
                     return Err(TierError::Restored { cluster, epoch, own });
                 }
                 Ok(_) => return Ok(()),
+                // It says what this build cannot read: perhaps that the cluster goes on elsewhere.
+                Err(error) if error.is_newer() => return Err(error.into()),
                 Err(ExportError::Wrong { object, why }) => {
                     tracing::warn!(object, %why, "a manifest cannot be read");
                 }

@@ -8,8 +8,8 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::ClusterId;
 use weir_protocol::rpc::{At, Method, PartitionRef, PartitionStatsList, PartitionStatsRequest};
 use weir_storage_node::{Node, NodeConfig, RunningNode, StartError, Surroundings};
-use weir_tier::faults::{Fault, Faults, Objects, Op, store_of};
-use weir_tier::snapshot::{Exports, Manifest, Published};
+use weir_tier::faults::{Fault, Faults, Objects, Op, of_a_newer_build, store_of};
+use weir_tier::snapshot::{Exports, Manifest, ManifestName, Published};
 use weir_tier::store::Store;
 use weir_transport::Link;
 
@@ -307,6 +307,21 @@ async fn a_store_that_is_empty_and_was_not_takes_nothing_until_it_is_back() {
     assert!(!is_awaited(&node));
     assert_eq!(read(&link, life, At::Offset(0), 0).await.unwrap_err(), ErrorCode::Corrupt);
     stop(node).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_does_not_start_beside_a_newer_build_that_writes_for_its_cluster() {
+    let play = Play::new(PATIENCE);
+    let (node, _link) = play.start().await;
+    until_exported(&node).await;
+    stop(node).await;
+    let exports = Exports::new(play.store.clone(), cluster(play.dir.path()));
+    let newest = exports.numbers().await.unwrap().pop().unwrap();
+    let name = |number| ManifestName { cluster: cluster(play.dir.path()), number }.to_string();
+    let manifest = play.store.get_all(&name(newest), 1 << 20).await.unwrap();
+    play.store.create(&name(newest + 1), of_a_newer_build(&manifest)).await.unwrap();
+    let why = play.refused().await;
+    assert!(why.contains("use the build that wrote it, or a newer one"), "{why}");
 }
 
 /// The directory's cluster.

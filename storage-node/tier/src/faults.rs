@@ -194,6 +194,19 @@ pub fn store_in_memory(faults: Faults, patience: Duration) -> Store {
     store_of(&Objects::default(), faults, patience)
 }
 
+/// A manifest or snapshot as a build would have written it whose version this one does not know.
+///
+/// # Panics
+/// If the object is too short for either.
+#[must_use]
+pub fn of_a_newer_build(object: &[u8]) -> Bytes {
+    let mut bytes = object.to_vec();
+    bytes[8..10].copy_from_slice(&u16::MAX.to_le_bytes());
+    let crc = weir_protocol::checksum::crc32c(&bytes[..44]);
+    bytes[44..48].copy_from_slice(&crc.to_le_bytes());
+    bytes.into()
+}
+
 /// What is stored, whoever asks for it.
 #[derive(Debug, Clone, Default)]
 pub struct Objects(Arc<InMemory>);

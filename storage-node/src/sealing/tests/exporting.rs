@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use tokio::sync::watch;
 use weir_protocol::ids::{LogIndex, Term};
-use weir_tier::snapshot::{Manifest, ManifestName, Published, ShardSnapshot};
+use weir_tier::faults::of_a_newer_build;
+use weir_tier::snapshot::{Kind, Manifest, ManifestName, Published, ShardSnapshot, wrap};
 
 use super::super::exporter::ExporterError;
 use super::super::making::SealError;
@@ -49,6 +50,14 @@ impl Play {
         let manifest =
             Manifest { number, epoch, data_shards: 2, dedupe_rows: 1_000, writer, shards, written_ms: 1 };
         assert_eq!(self.tier().exports.publish(&manifest, None).await.unwrap(), Published::Ours);
+    }
+
+    /// The same of a build that writes what this one cannot read.
+    async fn publish_newer(&self, number: u64) {
+        let manifest = Manifest { number, ..Manifest::default() };
+        let bytes = wrap(Kind::Manifest, self.tier().cluster, &manifest.encode_to_vec());
+        let name = ManifestName { cluster: self.tier().cluster, number }.to_string();
+        self.tier().cold.store().create(&name, of_a_newer_build(&bytes)).await.unwrap();
     }
 
     async fn publish_damaged(&self, number: u64) {
@@ -182,6 +191,29 @@ async fn who_finds_anothers_manifest_under_its_number_is_deposed() {
     assert!(matches!(deposed, SealError::Export(ExporterError::Deposed(_))), "{deposed}");
     assert_eq!(*play.numbers().await.last().unwrap(), newest + 1);
     play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manifest_of_a_newer_build_is_anothers_and_no_damage() {
+    for has_published in [true, false] {
+        let faults = Faults::default();
+        let mut play = Play::start(&faults).await;
+        if has_published {
+            play.sealer.round().await.unwrap();
+        }
+        let newest = play.numbers().await.last().copied().unwrap_or(0);
+        play.publish_newer(newest + 1).await;
+        let key = play.create(1, "t").await;
+        play.publish(1, key).await;
+        for _ in 0..2 {
+            let deposed = play.sealer.round().await.unwrap_err();
+            let said = deposed.to_string();
+            assert!(matches!(deposed, SealError::Export(ExporterError::Deposed(_))), "{said}");
+            assert!(said.contains("newer one") && said.contains("Nothing more is sealed"), "{said}");
+        }
+        assert_eq!(play.numbers().await.last(), Some(&(newest + 1)), "nobody replaces it");
+        play.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -42,6 +42,12 @@ impl ExportError {
             Self::Wrong { object, .. } => object,
         }
     }
+
+    /// A newer build wrote the object: it is not damaged, and says something that others go by.
+    #[must_use]
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Self::Wrong { why: EnvelopeError::Version(_), .. })
+    }
 }
 
 /// What became of [`Exports::publish`].
@@ -117,14 +123,19 @@ impl Exports {
             return Ok(Published::Theirs(Box::new(there)));
         }
         // After the write: whoever goes beyond it from now on has met it.
-        let Some(newer) = self.newer_than(manifest.number, known).await? else { return Ok(Published::Ours) };
+        let newer = match self.newer_than(manifest.number, known).await {
+            Ok(None) => return Ok(Published::Ours),
+            Ok(Some(newer)) => Ok(Published::Theirs(Box::new(newer))),
+            Err(error) if error.is_newer() => Err(error),
+            Err(error) => return Err(error),
+        };
         if let Err(error) = self.delete_manifest(manifest.number).await {
             tracing::warn!(%error, "a manifest stays that is older than another's");
         }
-        Ok(Published::Theirs(Box::new(newer)))
+        newer
     }
 
-    /// The newest manifest that can be read, if there is one beyond `number`.
+    /// The newest manifest that is not damaged, if there is one beyond `number`.
     async fn newer_than(&self, number: u64, known: Option<u64>) -> Result<Option<Manifest>, ExportError> {
         if let Some(known) = known {
             let name = ManifestName { cluster: self.cluster, number: known };
@@ -137,7 +148,7 @@ impl Exports {
         let mut unreadable = None;
         for newer in self.numbers().await?.into_iter().rev().take_while(|newer| *newer > number) {
             match self.manifest(newer).await {
-                Err(error @ ExportError::Wrong { .. }) => unreadable = Some(error),
+                Err(error @ ExportError::Wrong { .. }) if !error.is_newer() => unreadable = Some(error),
                 read => return read.map(Some),
             }
         }
@@ -249,7 +260,7 @@ mod tests {
     use weir_protocol::ids::{LogIndex, ShardId, Term};
 
     use super::*;
-    use crate::faults::{Faults, Op, in_memory};
+    use crate::faults::{Faults, Op, in_memory, of_a_newer_build};
     use crate::store::StoreConfig;
 
     const CLUSTER: ClusterId = ClusterId(7);
@@ -317,6 +328,26 @@ mod tests {
         assert_eq!(exports.publish(&of(2, 5), Some(1)).await.unwrap(), Published::Theirs(Box::new(of(5, 6))));
         exports.delete_manifest(5).await.unwrap();
         assert!(matches!(exports.publish(&of(2, 5), Some(1)).await, Err(ExportError::Wrong { .. })));
+    }
+
+    #[tokio::test]
+    async fn who_meets_what_a_newer_build_wrote_leaves_it_and_nothing_of_its_own() {
+        let exports = Exports::new(store(), CLUSTER);
+        let shards = vec![put(&exports, 0, b"meta").await];
+        let of = |number| manifest(number, 5, shards.clone());
+        exports.publish(&of(1), None).await.unwrap();
+        for number in [2, 5] {
+            let name = ManifestName { cluster: CLUSTER, number }.to_string();
+            let bytes = envelope::wrap(Kind::Manifest, CLUSTER, &of(number).encode_to_vec());
+            exports.store.create(&name, of_a_newer_build(&bytes)).await.unwrap();
+        }
+        let met = exports.publish(&of(2), Some(1)).await.unwrap_err();
+        assert!(met.is_newer() && met.to_string().contains("newer"), "{met}");
+        // Overtaken long ago: its number is free, and what it knew is gone.
+        exports.delete_manifest(1).await.unwrap();
+        let met = exports.publish(&of(3), Some(1)).await.unwrap_err();
+        assert!(met.is_newer(), "{met}");
+        assert_eq!(exports.numbers().await.unwrap(), [2, 5]);
     }
 
     #[tokio::test]
