@@ -9,12 +9,11 @@ mod args;
 mod dev;
 mod gateway;
 mod limits;
+mod log;
 mod node;
 mod prices;
 
-use std::ffi::OsStr;
 use std::fs::OpenOptions;
-use std::io::IsTerminal as _;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
@@ -23,7 +22,6 @@ use anyhow::Context as _;
 use prometheus::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tracing_subscriber::EnvFilter;
 use weir_gateway::{ClientLimits, GatewayConfig, RunningGateway, TlsSource, WsDeflate};
 use weir_protocol::ws::Secret;
 use weir_storage_node::{Node, NodeConfig, RunningNode, StartError, Surroundings};
@@ -40,9 +38,6 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// Longest secret of a cluster.
 const SECRET_BYTES_MAX: usize = 1 << 10;
 
-/// What is logged unless `WEIR_LOG` says otherwise.
-const LOGGED: &str = "warn,weir=info,openraft=error";
-
 /// What the operating system asks for. Caught from the start: nobody who asks for the certificate to be read anew
 /// means to end the process.
 struct Signals {
@@ -54,12 +49,7 @@ struct Signals {
 impl Signals {
     /// Starts logging and catches signals. Must be called within a runtime.
     fn catch() -> anyhow::Result<Self> {
-        let filter = log_filter(std::env::var_os("WEIR_LOG").as_deref())?;
-        // Colours are for people: a file or a collector of logs would get their codes within every field.
-        let is_colourful = std::io::stderr().is_terminal();
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        // A line that nobody takes is lost. To say so on standard error too would panic.
-        log.with_ansi(is_colourful).log_internal_errors(false).init();
+        log::begin()?;
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
@@ -81,16 +71,6 @@ impl Signals {
             }
         }
     }
-}
-
-/// What is logged. Whoever misspells it would look in vain for what they asked for.
-fn log_filter(wanted: Option<&OsStr>) -> anyhow::Result<EnvFilter> {
-    let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()) else { return Ok(EnvFilter::new(LOGGED)) };
-    let text = wanted.to_str().context("it is not UTF-8");
-    let filter = text.and_then(|text| EnvFilter::try_new(text).map_err(Into::into));
-    filter.with_context(|| {
-        format!("WEIR_LOG={wanted:?} says nothing to log by; levels are error, warn, info, debug and trace, as in \"{LOGGED}\"")
-    })
 }
 
 /// Starts a node; `None` if somebody wanted it to stop meanwhile, which ended it.
@@ -217,17 +197,6 @@ fn stopping() {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_filter_of_the_log_that_says_nothing_is_refused_by_name() {
-        for wanted in [None, Some(""), Some("debug"), Some("warn,weir_gateway=trace")] {
-            assert!(log_filter(wanted.map(OsStr::new)).is_ok(), "{wanted:?}");
-        }
-        for wanted in ["weir=loud", "warn,=", "weir=debug=trace"] {
-            let error = log_filter(Some(OsStr::new(wanted))).unwrap_err();
-            assert!(error.to_string().starts_with(&format!("WEIR_LOG={wanted:?}")), "{error}");
-        }
-    }
 
     #[test]
     fn a_ready_file_is_there_whole_when_everything_is_and_a_place_for_none_is_refused_before() {
