@@ -357,3 +357,46 @@ fn why_a_stream_ended_is_told_with_the_id_of_its_request() {
     let problem: serde_json::Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
     assert_eq!((&problem["code"], &problem["request_id"]), (&json!("incarnation_gone"), &json!(id)));
 }
+
+#[test]
+fn who_waits_on_thousands_of_partitions_keeps_nobody_from_publishing() {
+    let (_dir, product, mut http) = start(&[]);
+    let wide: Vec<_> = (0..5).map(|number| format!("wide-{number}")).collect();
+    for topic in &wide {
+        let path = format!("PUT /v1/topics/{topic}");
+        assert_eq!(http.request(&path, &[], br#"{"partitions":1024}"#).unwrap().status, 201);
+    }
+    let waiting: Vec<_> = wide
+        .iter()
+        .map(|topic| {
+            let mut waits = Connection::open(&product.address).unwrap();
+            let path = format!("GET /v1/topics/{topic}/messages?from=latest&wait=60");
+            waits.send(&path, &[], b"").unwrap();
+            waits
+        })
+        .collect();
+    // As many as there are places for who reads.
+    let under_way = |http: &mut Connection| {
+        let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
+        let calls = "weir_transport_calls_in_flight{side=\"client\"} ";
+        metrics.lines().find_map(|line| line.strip_prefix(calls)?.parse::<u32>().ok()).unwrap()
+    };
+    let begun = Instant::now();
+    while under_way(&mut http) < 4_096 {
+        assert!(begun.elapsed() < SOON, "{} calls", under_way(&mut http));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let published = http.request("POST /v1/topics/t/messages", &[], b"x").unwrap();
+    assert_eq!(published.status, 201, "{}", published.text());
+    assert_eq!(offsets(&mut http, "limit=1"), [0]);
+    drop(waiting);
+    // More than there are places for would wait for ever.
+    let topics: Vec<_> = wide.iter().map(|topic| format!("topic={topic}")).collect();
+    let path = format!("GET /v1/ns/default/events?{}", topics.join("&"));
+    let refused = http.request(&path, &[], b"").unwrap();
+    let problem = refused.json();
+    assert_eq!(
+        (refused.status, &problem["code"], &problem["limit"]),
+        (413, &json!("too_large"), &json!(4096))
+    );
+}

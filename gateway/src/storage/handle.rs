@@ -195,11 +195,30 @@ impl Storage {
         decode(self.send(call, vec![question.encode_to_vec().into()]).await?)
     }
 
+    /// The same of a message that asks the leader to wait, if `waits`: it leaves places to calls that are answered
+    /// at once.
+    pub(crate) async fn ask_waiting<Q: Message, A: Message + Default>(
+        &self,
+        (call, waits): (CallFor, bool),
+        question: &Q,
+    ) -> Result<A, Failure> {
+        decode(self.send_waiting((call, waits), vec![question.encode_to_vec().into()]).await?)
+    }
+
     /// Calls a shard's leader.
     pub(crate) async fn send(&self, call: CallFor, segments: Vec<Bytes>) -> Result<Bytes, Failure> {
+        self.send_waiting((call, false), segments).await
+    }
+
+    /// The same, as [`Storage::ask_waiting`] does.
+    pub(crate) async fn send_waiting(
+        &self,
+        (call, waits): (CallFor, bool),
+        segments: Vec<Bytes>,
+    ) -> Result<Bytes, Failure> {
         // Without a map there is no leader to be found, however long the policy retries.
         self.inner.router.known_view(call.deadline).await?;
-        self.inner.router.call(call, segments).await
+        self.inner.router.call(call, waits, segments).await
     }
 
     /// Starts one attempt of a call with several answers; its errors go to [`Storage::recover`].

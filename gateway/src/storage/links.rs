@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::stay::CALLS_MAX;
 use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use weir_protocol::rpc::Hello;
@@ -63,7 +64,8 @@ impl Links {
         let link = open.as_mut()?.entry((address.to_owned(), priority)).or_insert_with(|| {
             let metrics = Arc::clone(&self.metrics);
             let peer = address.to_owned();
-            let config = LinkConfig { peer, metrics, ..LinkConfig::new(priority, self.hello.clone()) };
+            let defaults = LinkConfig::new(priority, self.hello.clone());
+            let config = LinkConfig { peer, metrics, calls_max: CALLS_MAX, ..defaults };
             Link::new(config, self.dial.dial(address))
         });
         Some(link.clone())

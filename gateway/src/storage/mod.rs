@@ -18,6 +18,7 @@ mod lane;
 mod links;
 mod retry;
 mod router;
+mod stay;
 mod ticket;
 mod topic;
 mod topic_cache;
@@ -32,4 +33,5 @@ pub use topic::Topic;
 
 pub(crate) use lane::LaneItem;
 pub(crate) use router::{Attempts, CallFor};
+pub(crate) use stay::{ARCHIVING_MAX, READING_MAX, WORKING_MAX};
 pub(crate) use ticket::{Confirm, Ticket};

@@ -17,6 +17,7 @@ use super::failure::Failure;
 use super::links::{Dial, Links};
 pub use super::retry::Safety;
 use super::retry::{Pauses, Step, Verdict, judge, unavailable};
+use super::stay::Stay;
 use super::view::View;
 
 /// Which call, and how long it may be tried.
@@ -127,11 +128,17 @@ impl Router {
         Ok(view.home(path).expect("a known view places every slot"))
     }
 
-    /// Calls, until it is answered, refused for good, or the deadline is over.
-    pub(super) async fn call(&self, call: CallFor, segments: Vec<Bytes>) -> Result<Bytes, Failure> {
+    /// Calls, until it is answered, refused for good, or the deadline is over. `waits`: the node is asked to wait.
+    pub(super) async fn call(
+        &self,
+        call: CallFor,
+        waits: bool,
+        segments: Vec<Bytes>,
+    ) -> Result<Bytes, Failure> {
+        let stay = Stay::of_call(call.method, waits);
         let mut attempts = self.attempts(call.deadline);
         loop {
-            let error = match self.link(call.shard) {
+            let error = match self.link(call.shard, stay) {
                 None => no_leader(),
                 Some(link) => {
                     let left = call.deadline.saturating_duration_since(Instant::now());
@@ -152,7 +159,7 @@ impl Router {
         method: Method,
         segments: Vec<Bytes>,
     ) -> Result<Answers, CallError> {
-        match self.link(shard) {
+        match self.link(shard, Stay::of_stream(method)) {
             None => Err(no_leader()),
             Some(link) => link.open(method, shard, segments).await,
         }
@@ -255,9 +262,10 @@ impl Router {
         View::new(&map).map_err(|error| error.to_string())
     }
 
-    fn link(&self, shard: ShardId) -> Option<Link> {
+    fn link(&self, shard: ShardId, stay: Stay) -> Option<Link> {
         let view = self.view();
-        self.links.to(view.leader_address(shard)?, Priority::Bulk)
+        let link = self.links.to(view.leader_address(shard)?, Priority::Bulk)?;
+        Some(if stay == Stay::Brief { link } else { link.leaving_places(stay.calls_max()) })
     }
 
     /// Leaves all nodes; what is called from now on finds none.

@@ -16,11 +16,8 @@ use weir_protocol::rpc::{
 };
 
 use crate::service::ServiceError;
-use crate::storage::{CallFor, Safety, Storage, Topic};
+use crate::storage::{ARCHIVING_MAX, CallFor, Safety, Storage, Topic};
 
-/// Calls that wait at once. They share the way to a node with all who publish and read, which takes 4,096:
-/// while a store is away, most of it stays theirs.
-const WAITS_MAX: usize = 512;
 /// How long storage is asked to wait, before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How much longer its answer is waited for.
@@ -91,7 +88,7 @@ pub(super) struct Archivist {
 
 impl Archivist {
     pub(super) fn new(storage: Storage) -> Self {
-        let (calls, ends_waits) = (Semaphore::new(WAITS_MAX).into(), watch::Sender::new(false).into());
+        let (calls, ends_waits) = (Semaphore::new(ARCHIVING_MAX).into(), watch::Sender::new(false).into());
         Self { storage, calls, awaited: Arc::default(), ends_waits }
     }
 
@@ -227,7 +224,7 @@ impl Archivist {
         };
         let (shard, deadline) = (awaited.shard, Instant::now() + PATIENCE + GRACE);
         let call = CallFor { shard, method: Method::ConfirmState, safety: Safety::Repeatable, deadline };
-        self.storage.ask(call, &request).await
+        self.storage.ask_waiting((call, true), &request).await
     }
 
     /// Waits until all that a partition holds now is archived, or gone.

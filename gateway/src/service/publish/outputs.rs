@@ -109,7 +109,8 @@ impl Publisher {
             ..ConfirmStateRequest::default()
         };
         let call = CallFor { shard, method: Method::ConfirmState, safety: Safety::Repeatable, deadline };
-        let state: ConfirmState = self.storage.ask(call, &request).await?;
+        let call = (call, !wait.is_zero());
+        let state: ConfirmState = self.storage.ask_waiting(call, &request).await?;
         Ok(ReceiptState { level: state.level(), lost: false, ts: None })
     }
 }

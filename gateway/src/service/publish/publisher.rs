@@ -286,7 +286,8 @@ impl Publisher {
             output: None,
         };
         let call = CallFor { shard, method: Method::ConfirmState, safety: Safety::Repeatable, deadline };
-        let state: ConfirmState = self.storage.ask(call, &request).await?;
+        let call = (call, !wait.is_zero());
+        let state: ConfirmState = self.storage.ask_waiting(call, &request).await?;
         let ts = (!state.lost).then_some(TimestampMs(state.ts_ms));
         let mut reached = state.level();
         if level == Some(Level::Archived) && reached == Level::Quorum {

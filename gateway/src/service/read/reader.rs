@@ -220,7 +220,8 @@ impl Reader {
         };
         let shard = topic.shard(partition).expect("one of the topic's partitions");
         let call = CallFor { shard, method: Method::Read, safety: Safety::Repeatable, deadline };
-        let answer = self.storage.send(call, vec![request.encode_to_vec().into()]).await;
+        let call = (call, !share.wait.is_zero());
+        let answer = self.storage.send_waiting(call, vec![request.encode_to_vec().into()]).await;
         let body = answer.map_err(|failure| failure.with_partition(partition))?;
         let packet = Packet::<ReadAnswer>::decode(body)
             .map_err(|error| ServiceError::bad_answer(&error.to_string(), Outcome::None))?;

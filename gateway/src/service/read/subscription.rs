@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::futures::OwnedNotified;
+use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Offset, PartitionId, TopicPath};
 use weir_protocol::rpc::{At, Credit, Level};
 
@@ -16,7 +17,7 @@ use super::reader::{Reader, partitions_of, position};
 use super::start::StartAt;
 use super::stream::{PartitionEvent, StreamStart};
 use crate::service::ServiceError;
-use crate::storage::Topic;
+use crate::storage::{READING_MAX, Topic};
 
 /// What to follow.
 #[derive(Debug, Clone)]
@@ -88,6 +89,12 @@ impl Reader {
         let several = topics.len() > 1;
         for (place, topic) in topics.iter().enumerate() {
             let partitions = partitions_of(topic, subscribe.partition)?;
+            if followers.len() + partitions.len() > READING_MAX {
+                let detail =
+                    format!("a gateway follows {READING_MAX} partitions at once, and these are more");
+                let failure = ServiceError::new(ErrorCode::TooLarge, detail);
+                return Err(failure.with_limit(READING_MAX as u64));
+            }
             let count = if several { usize::MAX } else { partitions.len() };
             for partition in partitions {
                 let start = stream_start(topic, partition, &subscribe, count)?;

@@ -25,16 +25,21 @@ use crate::service::namespaces::Namespaces;
 use crate::service::page::{Page, merged, name_of};
 use crate::service::read::Budget;
 use crate::service::topics::Topics;
-use crate::storage::{CallFor, Safety, Storage};
+use crate::storage::{ARCHIVING_MAX, CallFor, Safety, Storage, WORKING_MAX};
 
 /// Subscriptions whose description is remembered.
 const KNOWN_MAX: usize = 10_000;
-/// Waits of pulls at storage nodes, one per partition, over all subscriptions: well below the calls that a node
-/// takes of one connection, which publishes share. Who finds none left asks again from time to time instead.
-const WAITS_MAX: usize = 4_096;
+/// Waits of pulls at storage nodes, one per partition, over all subscriptions. Who finds none left asks again from time
+/// to time instead.
+const WAITS_MAX: usize = 2_048;
 
 /// Streams of leases at storage nodes, one per consumer and partition; who finds no place is refused.
 pub(super) const STREAMS_MAX: usize = 2_048;
+
+const _: () = assert!(
+    WAITS_MAX + STREAMS_MAX + ARCHIVING_MAX < WORKING_MAX,
+    "as long as nobody reads, who works finds a place"
+);
 
 /// A subscription and how it stands.
 #[derive(Debug, Clone, PartialEq)]

@@ -354,7 +354,8 @@ impl<'a> Puller<'a> {
         let method = (Method::Pull, Safety::Repeatable);
         let call = Subscriptions::call(subscription, place, method, deadline);
         let partition = subscription.parts[place].partition;
-        let answer = self.subscriptions.storage.send(call, vec![request.encode_to_vec().into()]).await;
+        let (call, segments) = ((call, request.wait_ms > 0), vec![request.encode_to_vec().into()]);
+        let answer = self.subscriptions.storage.send_waiting(call, segments).await;
         let answer = answer.map_err(|failure| failure.with_partition(partition))?;
         let packet = Packet::<PullAnswer>::decode(answer)
             .map_err(|error| ServiceError::bad_answer(&error.to_string(), Outcome::Unknown))?;

@@ -41,7 +41,6 @@ pub(super) struct Calls {
     entries: Slab<Entry>,
     generation: u32,
     is_closed: bool,
-    max: usize,
 }
 
 /// Why a call cannot start.
@@ -52,17 +51,16 @@ pub(super) enum NoPlace {
 }
 
 impl Calls {
-    pub(super) fn new(max: usize) -> Self {
-        let max = max.min(u32::MAX as usize);
-        Self { entries: Slab::new(), generation: 0, is_closed: false, max }
+    pub(super) fn new() -> Self {
+        Self { entries: Slab::new(), generation: 0, is_closed: false }
     }
 
-    /// Takes a place; returns the call's number.
-    pub(super) fn insert(&mut self, waiter: Waiter) -> Result<u64, NoPlace> {
+    /// Takes one of the first `max` places; returns the call's number.
+    pub(super) fn insert(&mut self, waiter: Waiter, max: usize) -> Result<u64, NoPlace> {
         if self.is_closed {
             return Err(NoPlace::Closed);
         }
-        if self.entries.len() >= self.max {
+        if self.entries.len() >= max.min(u32::MAX as usize) {
             return Err(NoPlace::Full);
         }
         self.generation = self.generation.wrapping_add(1);
@@ -156,10 +154,10 @@ mod tests {
 
     #[test]
     fn a_late_answer_does_not_reach_the_next_call_in_its_place() {
-        let mut calls = Calls::new(8);
-        let first = calls.insert(one().0).unwrap();
+        let mut calls = Calls::new();
+        let first = calls.insert(one().0, 8).unwrap();
         assert!(calls.remove(first).is_some());
-        let second = calls.insert(one().0).unwrap();
+        let second = calls.insert(one().0, 8).unwrap();
         assert_eq!(first as u32, second as u32, "the place is used again");
         assert!(calls.answered(first, true).is_none());
         assert!(calls.answered(second, true).is_some());
@@ -167,18 +165,22 @@ mod tests {
 
     #[test]
     fn calls_beyond_the_limit_or_after_the_end_find_no_place() {
-        let mut calls = Calls::new(1);
-        let first = calls.insert(one().0).unwrap();
-        assert_eq!(calls.insert(one().0), Err(NoPlace::Full));
-        assert_eq!(calls.close().into_iter().map(|(call, _)| call).collect::<Vec<_>>(), [first]);
-        assert_eq!(calls.insert(one().0), Err(NoPlace::Closed));
+        let mut calls = Calls::new();
+        let first = calls.insert(one().0, 1).unwrap();
+        assert_eq!(calls.insert(one().0, 1), Err(NoPlace::Full));
+        let second = calls.insert(one().0, 2).unwrap();
+        assert_eq!(calls.insert(one().0, 1), Err(NoPlace::Full), "whatever kind of call has the places");
+        let mut left: Vec<_> = calls.close().into_iter().map(|(call, _)| call).collect();
+        left.sort_unstable();
+        assert_eq!(left, [first, second]);
+        assert_eq!(calls.insert(one().0, 2), Err(NoPlace::Closed));
     }
 
     #[test]
     fn a_call_for_one_answer_is_over_with_the_first_and_cancels_the_rest() {
-        let mut calls = Calls::new(8);
+        let mut calls = Calls::new();
         let (waiter, mut receiver) = one();
-        let call = calls.insert(waiter).unwrap();
+        let call = calls.insert(waiter, 8).unwrap();
         let answered = calls.answered(call, false).unwrap();
         assert_eq!(answered.deliver(Ok(Bytes::from_static(b"a")), false), After::Cancel);
         assert_eq!(&receiver.try_recv().unwrap().unwrap()[..], b"a");

@@ -83,38 +83,40 @@ impl Connection {
         };
         Self {
             outbox: Arc::new(Outbox::new(limits, Arc::clone(&config.metrics))),
-            calls: Mutex::new(Calls::new(config.calls_max)),
+            calls: Mutex::new(Calls::new()),
             config,
             overfull: CancellationToken::new(),
         }
     }
 
-    /// Sends a call for one answer.
+    /// Sends a call for one answer, if fewer than `calls_max` are in flight.
     pub(super) fn call(
         self: &Arc<Self>,
+        calls_max: usize,
         method: Method,
         shard: ShardId,
         segments: Vec<Bytes>,
     ) -> Result<Waiting, NotSent> {
         let (sender, answer) = oneshot::channel();
-        let call = self.send(Waiter::One(sender), method, shard, segments)?;
+        let call = self.send((Waiter::One(sender), calls_max), method, shard, segments)?;
         Ok(Waiting { connection: Arc::clone(self), call, answer, is_answered: false })
     }
 
-    /// Sends a call for several answers.
+    /// Sends a call for several answers, if fewer than `calls_max` are in flight.
     pub(super) fn open(
         &self,
+        calls_max: usize,
         method: Method,
         shard: ShardId,
         segments: Vec<Bytes>,
     ) -> Result<(u64, AnswerSource), NotSent> {
         let (sink, source) = answer_buffer(self.config.answers_bytes_max);
-        Ok((self.send(Waiter::Many(sink), method, shard, segments)?, source))
+        Ok((self.send((Waiter::Many(sink), calls_max), method, shard, segments)?, source))
     }
 
     fn send(
         &self,
-        waiter: Waiter,
+        (waiter, calls_max): (Waiter, usize),
         method: Method,
         shard: ShardId,
         segments: Vec<Bytes>,
@@ -126,7 +128,7 @@ impl Connection {
         if self.outbox.queued_bytes() > self.config.queued_bytes_max {
             return Err(NotSent::Full);
         }
-        let call = self.lock().insert(waiter).map_err(|no_place| match no_place {
+        let call = self.lock().insert(waiter, calls_max).map_err(|no_place| match no_place {
             NoPlace::Full => NotSent::Full,
             NoPlace::Closed => NotSent::Ended,
         })?;

@@ -26,6 +26,8 @@ use super::supervisor::{LinkState, supervise};
 pub struct Link {
     state: watch::Receiver<LinkState>,
     config: Arc<LinkConfig>,
+    /// Calls in flight beyond which this handle's are not sent.
+    calls_max: usize,
 }
 
 impl fmt::Debug for Link {
@@ -41,7 +43,14 @@ impl Link {
         let config = Arc::new(config);
         let (sender, state) = watch::channel(LinkState::Connecting);
         tokio::spawn(supervise(Arc::clone(&config), connect, Arc::new(sender)));
-        Self { state, config }
+        Self { state, calls_max: config.calls_max, config }
+    }
+
+    /// The same link for calls that leave places to others: they are not sent while `calls_max` are in flight,
+    /// whoever made them. For what is not answered soon, so that what is always finds a place.
+    #[must_use]
+    pub fn leaving_places(&self, calls_max: usize) -> Self {
+        Self { calls_max: calls_max.min(self.config.calls_max), ..self.clone() }
     }
 
     /// Calls, and waits for the one answer at most `deadline`, connecting included.
@@ -60,7 +69,7 @@ impl Link {
     ) -> Result<Bytes, CallError> {
         let until = Instant::now() + deadline;
         let connection = self.connection(until).await?;
-        let mut waiting = connection.call(method, shard, segments)?;
+        let mut waiting = connection.call(self.calls_max, method, shard, segments)?;
         match timeout_at(until, waiting.wait()).await {
             Ok(answer) => answer,
             Err(_) => Err(CallError::Deadline),
@@ -79,7 +88,7 @@ impl Link {
     ) -> Result<Answers, CallError> {
         let until = Instant::now() + self.config.connect_timeout + self.config.handshake_deadline;
         let connection = self.connection(until).await?;
-        let (call, source) = connection.open(method, shard, segments)?;
+        let (call, source) = connection.open(self.calls_max, method, shard, segments)?;
         Ok(Answers::new(connection, call, source, self.clone()))
     }
 

@@ -215,6 +215,25 @@ async fn calls_beyond_the_links_limit_are_not_sent() {
     assert!(matches!(error, CallError::NotSent(NotSent::Full)), "{error:?}");
 }
 
+#[tokio::test]
+async fn calls_that_leave_places_do_not_take_the_last_ones() {
+    let mut config = link_config();
+    config.calls_max = 3;
+    let (link, _server) = memory_link(
+        config,
+        server_config(),
+        service(|_, request| {
+            if request.body.is_empty() { std::mem::forget(request) } else { request.reply.finish(Vec::new()) }
+        }),
+    );
+    let lasting = link.leaving_places(2);
+    let _first = lasting.open(Method::Subscribe, SHARD, Vec::new()).await.unwrap();
+    let _second = link.open(Method::Publish, SHARD, Vec::new()).await.unwrap();
+    let error = lasting.open(Method::Subscribe, SHARD, Vec::new()).await.unwrap_err();
+    assert!(matches!(error, CallError::NotSent(NotSent::Full)), "{error:?}");
+    assert!(call(&link, "x").await.is_ok(), "who is answered at once finds a place");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_socket_that_listens_already_is_served_where_it_is() {
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
