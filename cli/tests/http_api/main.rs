@@ -374,6 +374,12 @@ fn every_level_has_its_status_and_a_receipt_that_tells_what_became_of_it() {
     let minimal = api.send("POST /v1/topics/t/messages", &[("Prefer", "return=minimal")], b"x");
     assert_eq!((minimal.status, minimal.body.len()), (204, 0));
     assert!(minimal.header("location").is_some() && minimal.header("etag").is_some());
+    let receipt = minimal.header("confirm-receipt").unwrap();
+    let without_a_store = api.get(&format!("/v1/topics/t/receipts/{receipt}?level=archived"), &[]).json();
+    assert_eq!(
+        (&without_a_store["code"], &without_a_store["field"]),
+        (&json!("level_unavailable"), &json!("level"))
+    );
     let patient = api.send("POST /v1/topics/t/messages", &[("Confirm-Deadline-Ms", "20000")], b"x");
     assert_eq!((patient.status, patient.json()["level"].as_str()), (201, Some("quorum")));
     let bad = api.send("POST /v1/topics/t/messages", &[("Confirm-Deadline-Ms", "0")], b"x");

@@ -292,7 +292,8 @@ impl Publisher {
         let mut reached = state.level();
         if level == Some(Level::Archived) && reached == Level::Quorum {
             if self.storage.level_max() < Level::Archived {
-                return Err(ServiceError::new(ErrorCode::LevelUnavailable, NOT_ARCHIVED));
+                let failure = ServiceError::new(ErrorCode::LevelUnavailable, NOT_ARCHIVED);
+                return Err(failure.with_field("level"));
             }
             let waited = self.archivist.wait(&topic, receipt.partition, receipt.offset, Some(until));
             if let Some(Ended::Archived) = waited.await? {
