@@ -79,7 +79,8 @@ pub struct ClientLimits {
     pub head_time_max: Duration,
     /// A request's body must have arrived within this, from when it is read; then it is answered 408. Default 30 s.
     pub body_time_max: Duration,
-    /// A client that takes no byte of what is written for it for this long is closed. Default 60 s.
+    /// A client that takes no byte of what is written for it for this long is closed; of HTTP/2, an answer of which
+    /// none is taken is reset. Default 60 s.
     pub write_time_max: Duration,
     /// A WebSocket's client must take what one turn has for it within this, at most about 256 KiB and a message; then
     /// it is closed. Default 40 s, which is what a silent one is given.

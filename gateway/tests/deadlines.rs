@@ -144,6 +144,70 @@ async fn who_takes_no_answers_is_closed() {
     pour(&mut stream, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
 }
 
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The next frame: its kind, stream and payload.
+async fn next_frame(stream: &mut TcpStream) -> (u8, u32, Vec<u8>) {
+    let mut head = [0; 9];
+    timeout(SOON, stream.read_exact(&mut head)).await.expect("it waits on").unwrap();
+    let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+    stream.read_exact(&mut payload).await.unwrap();
+    (head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload)
+}
+
+#[tokio::test]
+async fn an_answer_in_http2_that_is_not_taken_is_reset_and_the_others_go_on() {
+    const HEADERS: u8 = 1;
+    const RESET: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const WINDOW_UPDATE: u8 = 8;
+    let limits = ClientLimits { write_time_max: SHORT, ..ClientLimits::default() };
+    let (gateway, _) = gateway(limits, None).await;
+    let field = |name: &str, value: &str| {
+        let sized = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+        [&[0][..], &sized(name), &sized(value)].concat()
+    };
+    let asked = |path: &str| {
+        let fields = [(":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", path)];
+        fields.map(|(name, value)| field(name, value)).concat()
+    };
+    let mut stream = connect(&gateway).await;
+    // No window for answers: nothing of any body is taken.
+    let no_window = [0, 4, 0, 0, 0, 0];
+    let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &frame(SETTINGS, 0, 0, &no_window)].concat();
+    stream.write_all(&begin).await.unwrap();
+    for (id, path) in [(1, "/openapi.json"), (3, "/v1/nothing"), (5, "/healthz")] {
+        stream.write_all(&frame(HEADERS, 5, id, &asked(path))).await.unwrap();
+    }
+    let mut reset = Vec::new();
+    while reset.len() < 2 {
+        let (kind, id, payload) = next_frame(&mut stream).await;
+        match kind {
+            RESET => reset.push(id),
+            SETTINGS | HEADERS | PING | WINDOW_UPDATE => {}
+            _ => panic!("{kind} on {id}: {payload:?}"),
+        }
+    }
+    reset.sort_unstable();
+    assert_eq!(reset, [1, 3], "what has no body is whole");
+    // The connection goes on, and who takes what it asked for gets all of it.
+    let window = [0, 4, 0, 1, 0, 0];
+    stream.write_all(&frame(SETTINGS, 0, 0, &window)).await.unwrap();
+    stream.write_all(&frame(HEADERS, 5, 7, &asked("/v1/nothing"))).await.unwrap();
+    loop {
+        let (kind, id, payload) = next_frame(&mut stream).await;
+        if (kind, id) == (0, 7) && !payload.is_empty() {
+            assert!(payload.starts_with(b"{\"type\":\"urn:weir:problem:route-not-found\""), "{payload:?}");
+            break;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_websocket_whose_client_takes_nothing_is_closed() {
     let limits = ClientLimits { socket_write_time_max: SHORT, ..ClientLimits::default() };

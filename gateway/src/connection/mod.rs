@@ -9,12 +9,12 @@ use axum::BoxError;
 use axum::body::Body;
 use futures_util::future::Either;
 use futures_util::{FutureExt as _, TryFutureExt as _};
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::rt;
 use hyper::server::conn::http1;
 use hyper::service::HttpService;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::Watcher;
 use hyper_util::service::TowerToHyperService;
@@ -30,9 +30,11 @@ use crate::api::{Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX};
 use crate::config::ClientLimits;
 use crate::edge::{Edge, handle};
 use exchanges::{Answer, Exchanges, Left, Watched};
+use taking::{Streams, Taken, Taking};
 use whole::Whole;
 
 mod exchanges;
+mod taking;
 mod whole;
 
 /// Bytes of one request's head.
@@ -104,7 +106,8 @@ where
         let connection = http1(head_time_max).serve_connection(io, service).with_upgrades();
         Either::Left(watched_over(connection, edge.drain.clone(), watcher).map_err(BoxError::from))
     } else {
-        let builder = builder(head_time_max);
+        let streams = Streams::new(edge.config.limits.write_time_max);
+        let (service, builder) = (streams.watching(service), builder(head_time_max, streams));
         let connection = builder.serve_connection_with_upgrades(io, service).into_owned();
         Either::Right(Box::pin(watcher.watch(connection)))
     };
@@ -178,8 +181,8 @@ fn http1(head_time_max: Duration) -> http1::Builder {
 }
 
 /// HTTP/1, or HTTP/2.
-fn builder(head_time_max: Duration) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn builder(head_time_max: Duration, streams: Streams) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(head_time_max).max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()
@@ -214,14 +217,21 @@ fn service<S: Send + 'static>(
     ServiceBuilder::new()
         .layer(SetResponseHeaderLayer::overriding(NO_SNIFFING.0, NO_SNIFFING.1))
         .layer(SetResponseHeaderLayer::overriding(NO_EMBEDDING.0, NO_EMBEDDING.1))
-        .service_fn(move |request: Request<Incoming>| {
+        .service_fn(move |mut request: Request<Incoming>| {
             exchanges.begin();
             let exchanges = Arc::clone(&exchanges);
-            let is_http2 = request.version() == Version::HTTP_2;
-            let body = |body| if is_http2 { Body::new(Whole(body)) } else { Body::new(body) };
+            // In HTTP/2 alone.
+            let taking = request.extensions_mut().remove::<Arc<Taking>>();
+            let body = |body| if taking.is_some() { Body::new(Whole(body)) } else { Body::new(body) };
             // With memory of its own: a connection has none for a request while there is none.
             let handled = Box::pin(handle(Arc::clone(&edge), peer, request.map(body)));
-            handled.map(|response| Ok(exchanges.answer(response)))
+            handled.map(|response| {
+                let taken = |body| match taking {
+                    Some(taking) => Body::new(Taken::new(body, taking)),
+                    None => body,
+                };
+                Ok(exchanges.answer(response.map(taken)))
+            })
         })
 }
 
