@@ -158,6 +158,8 @@ impl Session {
                 self.effects.push(Effect::Hold { of: Use { ch, generation }, on });
             }
             Some((generation, State::Consuming(_))) => {
+                // A gateway that goes away leases nothing more, whatever its clients still want.
+                let on = on || self.drains_until.is_some();
                 self.effects.push(Effect::Hold { of: Use { ch, generation }, on });
             }
             _ => self.wrong_channel(ch, FrameType::Pause),

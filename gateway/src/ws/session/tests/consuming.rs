@@ -168,3 +168,17 @@ fn a_settle_that_failed_ends_the_channel() {
     let effects = play.turn();
     assert!(matches!(&effects[..], [Effect::Send(_, ServerFrame::Err(_)), Effect::Forget { .. }]));
 }
+
+#[test]
+fn a_gateway_that_goes_away_leases_nothing_more_whatever_its_clients_want() {
+    let (mut play, of) = consuming();
+    play.session.drain(play.now);
+    let held = play.session.take_effects();
+    let holds = |effects: &[Effect]| {
+        effects.iter().any(|effect| matches!(effect, Effect::Hold { of: held, on: true } if *held == of))
+    };
+    assert!(holds(&held), "{held:?}");
+    play.receive(CH, ClientFrame::Pause(weir_protocol::ws::Pause { on: false }));
+    let effects = play.session.take_effects();
+    assert!(holds(&effects) || effects.is_empty(), "{effects:?}");
+}
