@@ -3,6 +3,7 @@
 mod opening;
 mod publishes;
 mod queues;
+mod resuming;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
@@ -20,8 +21,8 @@ use weir_protocol::limits::{
 };
 use weir_protocol::rpc::SettleAction;
 use weir_protocol::ws::{
-    Channel, ClientFrame, CloseCode, FrameType, Goaway, Limits, Pong, RawJson, ResumeChannel, ServerFrame,
-    ServerPing, Tail, Welcome, WsError,
+    Channel, ClientFrame, CloseCode, FrameType, Goaway, Limits, Pong, RawJson, ServerFrame, ServerPing, Tail,
+    Welcome, WsError,
 };
 
 use super::consuming::{Consuming, What, Which};
@@ -32,6 +33,8 @@ use super::publishing::Publishing;
 use super::window::Window;
 use crate::api::Problem;
 use crate::auth::{AuthError, Op, Principal, Resource, authorize};
+
+use resuming::Resuming;
 
 pub(super) use publishes::CallPart;
 
@@ -124,7 +127,7 @@ pub(super) struct Session {
     next_round: Option<Instant>,
     slots: HashMap<Channel, Slot>,
     next_generation: u64,
-    resume: HashMap<u16, ResumeChannel>,
+    resume: Resuming,
     calls: Window<publishes::Call>,
     tickets: Window<publishes::TicketOf>,
     /// Publishing and consuming channels to look at, at the end of the turn.
@@ -158,7 +161,7 @@ impl Session {
             next_round: None,
             slots: HashMap::new(),
             next_generation: 0,
-            resume: HashMap::new(),
+            resume: Resuming::default(),
             calls: Window::default(),
             tickets: Window::default(),
             touched: Vec::new(),
@@ -384,9 +387,7 @@ impl Session {
         self.resumed =
             hello.resume.as_ref().and_then(|token| token.strip_prefix(RESUME_PREFIX)).map(Box::from);
         self.client = hello.client.map(String::into_boxed_str);
-        // Which deliveries were settled their partitions know; said again, they are not kept until somebody subscribes.
-        let kept = |channel: ResumeChannel| (channel.ch, ResumeChannel { acked: Vec::new(), ..channel });
-        self.resume = hello.channels.into_iter().map(kept).collect();
+        self.resume = Resuming::new(hello.channels);
         self.is_welcome = true;
         let limits = Limits {
             message_bytes: WS_MESSAGE_BYTES_MAX as u64,

@@ -19,6 +19,7 @@ use crate::ws::publishing::{Found, Publishing};
 impl Session {
     pub(super) fn open(&mut self, ch: Channel, open: Open) {
         let Some(of) = self.take_channel(ch, FrameType::Open) else { return };
+        self.resume.forget(ch);
         match self.checked_open(open) {
             Err(problem) => self.end(of, &problem),
             Ok(open) => {
@@ -107,6 +108,7 @@ impl Session {
     /// The gateway ends a channel.
     pub(super) fn end(&mut self, of: Use, problem: &Problem) {
         self.refuse(of.ch, problem);
+        self.resume.refused(of.ch, problem.retryable);
         self.put(of, State::Ended);
         self.effects.push(Effect::Forget { of });
     }
@@ -151,6 +153,7 @@ impl Session {
     /// The client is done with a channel.
     pub(super) fn forget(&mut self, of: Use) {
         self.slots.remove(&of.ch);
+        self.resume.forget(of.ch);
         self.effects.push(Effect::Forget { of });
     }
 }

@@ -137,6 +137,7 @@ impl Session {
     ) {
         let Some(State::Consuming(consuming)) = self.current(of).map(|slot| &mut slot.state) else { return };
         consuming.started(parts, is_stream);
+        self.resume.forget(of.ch);
         // Nothing is ever missing: what was not settled comes again.
         let subscribed =
             Subscribed { inc: incarnation.unwrap_or(0), recovered: true, ..Subscribed::default() };

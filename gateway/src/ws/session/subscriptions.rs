@@ -32,7 +32,7 @@ pub(super) struct Followed {
 impl Session {
     pub(super) fn sub(&mut self, ch: Channel, sub: Sub) {
         let Some(of) = self.take_channel(ch, FrameType::Sub) else { return };
-        let resume = self.resume.remove(&ch.0);
+        let resume = self.resume.take(ch, &sub);
         if sub.sub.is_some() && sub.topic.is_none() {
             self.has_queues = true;
             return self.consume(of, &sub, resume.as_ref());
@@ -132,6 +132,7 @@ impl Session {
         match before.map(|slot| (slot.generation, slot.state)) {
             Some((generation, State::Following { mut following, path })) => {
                 self.effects.push(Effect::Forget { of: Use { ch, generation } });
+                self.resume.forget(ch);
                 following.moved();
                 let of = Use { ch, generation: self.next_generation };
                 self.next_generation += 1;
@@ -169,6 +170,7 @@ impl Session {
     pub(super) fn unsub(&mut self, ch: Channel) {
         if let Some(State::Consuming(consuming)) = self.slots.get_mut(&ch).map(|slot| &mut slot.state) {
             consuming.is_leaving = true;
+            self.resume.forget(ch);
             return self.touch(ch);
         }
         match self.slots.get(&ch) {
@@ -185,7 +187,9 @@ impl Session {
         let State::Following { following, .. } = &mut slot.state else { return };
         let frame = match event {
             SubscriptionEvent::Started(started) => {
-                ServerFrame::Subscribed(following.started(incarnation, &started))
+                let started = following.started(incarnation, &started);
+                self.resume.forget(of.ch);
+                ServerFrame::Subscribed(started)
             }
             SubscriptionEvent::Records { parcel, count, bytes, .. } => {
                 for slice in parcel.slices() {

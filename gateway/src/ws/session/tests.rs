@@ -1,6 +1,7 @@
 //! The session without sockets: what clients may rely on whatever the network does.
 
 mod consuming;
+mod resuming;
 
 use proptest::prelude::*;
 use tokio::sync::Semaphore;
@@ -436,7 +437,7 @@ fn of_what_a_client_says_to_resume_only_positions_are_kept_of_partitions_that_th
         play
     };
     let play = hello(PARTITIONS_MAX);
-    let kept = &play.session.resume[&1];
+    let kept = play.session.resume.kept(CH).unwrap();
     assert_eq!((kept.seen.len(), kept.acked.capacity()), (PARTITIONS_MAX as usize, 0));
     assert_eq!(hello(PARTITIONS_MAX + 1).closing(), Some(Closing::Code(CloseCode::BadFrame)));
 }
