@@ -24,7 +24,8 @@ use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
 use weir_protocol::rpc::Level;
 use weir_protocol::ws::{
-    CaughtUp, Channel, ClientFrame, CloseCode, Limit, Open, Opened, Pub, RawJson, ServerFrame, Sub, binary,
+    CaughtUp, Channel, ClientFrame, CloseCode, ClosePub, Limit, Open, Opened, Pub, RawJson,
+    ServerFrame, Sub, Unsub, binary, json,
 };
 
 const CREDIT: Limit = Limit { msgs: 100_000, bytes: 10 << 20 };
@@ -45,6 +46,13 @@ fn batch(opened: &Opened, producer: Option<&str>, seq: u64, count: u64) -> Clien
     }
     let batch = builder.build(Compression::None).unwrap();
     ClientFrame::PubBatch { first_seq: Seq(seq), batch }
+}
+
+/// One message of all these frames of a channel.
+fn together(ch: u16, frames: &[ClientFrame]) -> Message {
+    let mut text = String::new();
+    frames.iter().for_each(|frame| json::put_client_frame(&mut text, Channel(ch), frame));
+    Message::Text(text.into())
 }
 
 fn product() -> (tempfile::TempDir, Product) {
@@ -451,4 +459,34 @@ async fn a_client_that_closes_is_answered_with_a_close() {
     let answer = timeout(SOON, client.0.socket.next()).await.unwrap();
     assert!(matches!(answer, Some(Ok(Message::Close(_)))), "{answer:?}");
     assert!(timeout(SOON, client.0.socket.next()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn the_number_of_a_channel_is_free_again_when_nothing_of_it_is_under_way() {
+    let (_dir, product) = product();
+    let mut http = Connection::open(&product.address).unwrap();
+    assert_eq!(http.request("PUT /v1/topics/log", &[], b"").unwrap().status, 201);
+    let queue = br#"{"mode":"queue","topics":["log"]}"#;
+    assert_eq!(http.request("PUT /v1/subscriptions/work", &[], queue).unwrap().status, 201);
+    let open = || ClientFrame::Open(Open { topic: "log".into(), ..Open::default() });
+    let work = || ClientFrame::Sub(Sub { sub: Some("work".into()), limit: CREDIT, ..Sub::default() });
+    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
+    client.open(1, "log", None).await;
+    client.send(1, text(0, "1")).await;
+    client.confirmed(0).await;
+    // Taken in together, and before the first of them is opened as well.
+    let close = || ClientFrame::ClosePub(ClosePub {});
+    client.0.socket.send(together(1, &[close(), open(), close()])).await.unwrap();
+    let opened = client.open(1, "log", None).await;
+    assert_eq!(opened.last_seq, None);
+    client.send(1, text(0, "2")).await;
+    client.confirmed(0).await;
+    let leave = || ClientFrame::Unsub(Unsub {});
+    client.0.socket.send(together(1, &[close(), work(), leave(), work()])).await.unwrap();
+    while !matches!(client.next().await.1, ServerFrame::Subscribed(_)) {}
+    assert_eq!(client.deliveries(1, 2).await, [0, 1]);
+    client.send(1, leave()).await;
+    client.sub(1, "log", "earliest", CREDIT).await;
+    while !matches!(client.next().await.1, ServerFrame::Subscribed(_)) {}
+    assert_eq!(client.deliveries(1, 2).await, [0, 1]);
 }

@@ -85,7 +85,6 @@ enum State {
     /// `open` is under way.
     Opening {
         has_producer: bool,
-        is_closing: bool,
     },
     Publishing(Box<Publishing>),
     Following {
@@ -218,7 +217,7 @@ impl Session {
             ClientFrame::Seek(seek) => self.seek(ch, &seek),
             ClientFrame::Pause(pause) => self.pause(ch, pause.on),
             ClientFrame::Unsub(_) => self.unsub(ch),
-            ClientFrame::ClosePub(_) => self.close_pub(ch),
+            ClientFrame::ClosePub(_) => self.close_pub(now, ch),
             ClientFrame::Auth(auth) => self.authenticate_again(&auth.token.0),
             ClientFrame::Ping(ping) => {
                 self.send(Channel::CONNECTION, ServerFrame::Pong(Pong { id: ping.id }));

@@ -26,15 +26,16 @@ use super::effect::{Closing, Effect, Use, Violation};
 use super::gate::Gated;
 use super::output::{Form, Outgoing, Output};
 use super::parts::write_parts;
-use super::publishing::Found;
 use super::session::{CallPart, Now, Session};
 use crate::service::ServiceError;
-use crate::service::publish::{ChannelPublish, Confirm, Content, PublishChannel};
+use crate::service::publish::{ChannelPublish, Confirm, Content};
 use crate::service::read::{Subscription, SubscriptionCredit, SubscriptionEvent};
 use crate::stages::StageSeconds;
 use crate::under_way::UnderWay;
+use publishers::{Opened, Publishers};
 use queues::{QueueEvent, Queues};
 
+mod publishers;
 mod queues;
 
 /// Output above which neither the log nor the client is read on: what the client has not taken yet waits there.
@@ -51,7 +52,6 @@ pub(super) type Stream = WebSocketStream<Wire<TokioIo<Upgraded>>>;
 /// What came, and what was there right behind it.
 type Came = Vec<Result<SubscriptionEvent, ServiceError>>;
 type Followed = (Use, Box<Subscription>, Came);
-type Opened = (Use, Result<PublishChannel, ServiceError>);
 type Subscribed = (Use, Result<Subscription, ServiceError>);
 
 /// A running socket.
@@ -65,9 +65,8 @@ pub(super) struct Socket {
     closing: Option<Closing>,
     /// The client said that it leaves.
     has_left: bool,
-    publishers: HashMap<Use, PublishChannel>,
+    publishers: Publishers,
     followers: HashMap<Use, Follower>,
-    opening: UnderWay<BoxFuture<'static, Opened>>,
     subscribing: UnderWay<BoxFuture<'static, Result<Subscribed, Aborted>>>,
     following: UnderWay<BoxFuture<'static, Result<Followed, Aborted>>>,
     queues: Queues,
@@ -168,9 +167,8 @@ impl Socket {
             output: Output::new(form),
             closing: None,
             has_left: false,
-            publishers: HashMap::new(),
+            publishers: Publishers::default(),
             followers: HashMap::new(),
-            opening: UnderWay::default(),
             subscribing: UnderWay::default(),
             following: UnderWay::default(),
             queues: Queues::default(),
@@ -222,7 +220,7 @@ impl Socket {
             // An error means that the gateway is gone: the same.
             _ = drain.wait_for(|drains| *drains), if !is_told => Woken::Drained,
             confirm = next_confirm(self.confirms.as_mut()) => Woken::Confirmed(confirm),
-            Some(opened) = self.opening.next() => Woken::Opened(opened),
+            Some(opened) = self.publishers.next() => Woken::Opened(opened),
             Some(subscribed) = self.subscribing.next() => Woken::Subscribed(subscribed),
             Some(followed) = self.following.next() => Woken::Followed(followed),
             event = self.queues.next() => Woken::Queue(event),
@@ -239,7 +237,7 @@ impl Socket {
             // Each turn looks at the clock.
             Woken::Time => {}
             Woken::Confirmed(confirm) => self.confirmed(confirm),
-            Woken::Opened((of, opened)) => self.opened(of, opened),
+            Woken::Opened(opened) => self.opened(opened),
             Woken::Subscribed(Ok((of, subscribed))) => self.subscribed(of, subscribed),
             Woken::Followed(Ok(followed)) => self.followed(followed),
             // Forgotten while it was under way.
@@ -352,19 +350,10 @@ impl Socket {
         }
     }
 
-    fn opened(&mut self, of: Use, opened: Result<PublishChannel, ServiceError>) {
-        let found = opened.map(|channel| {
-            let found = Found {
-                last_seq: channel.last_seq.map(|seq| seq.0),
-                incarnation: channel.topic.incarnation.0,
-                partitions: channel.topic.partitions(),
-                levels: channel.levels(),
-                has_producer: false,
-            };
-            self.publishers.insert(of, channel);
-            found
-        });
-        self.session.opened(Now::read(), of, found);
+    fn opened(&mut self, opened: Opened) {
+        if let Some((of, found)) = self.publishers.opened(opened) {
+            self.session.opened(Now::read(), of, found);
+        }
     }
 
     fn subscribed(&mut self, of: Use, subscribed: Result<Subscription, ServiceError>) {
@@ -443,14 +432,7 @@ impl Socket {
                     self.session.ended(of, &ServiceError::new(ErrorCode::Corrupt, detail));
                 }
             }
-            Effect::Open { of, open } => {
-                let gated = Arc::clone(&self.gated);
-                let opened = async move {
-                    gated.pass(&open.topic.tenant, &open.topic.namespace).await?;
-                    gated.services.publisher.open(open).await
-                };
-                self.opening.push(Box::pin(async move { (of, opened.await) }));
-            }
+            Effect::Open { of, open } => self.publishers.open(of, Arc::clone(&self.gated), open),
             Effect::Publish { of, call, seq, content } => self.publish(of, call, seq, content),
             Effect::Subscribe { of, subscribe } => {
                 let gated = Arc::clone(&self.gated);
@@ -486,7 +468,7 @@ impl Socket {
             },
             Effect::Hold { of, on } => self.hold(of, on),
             Effect::Forget { of } => {
-                self.publishers.remove(&of);
+                self.publishers.forget(of);
                 self.queues.forget(of);
                 if let Some(follower) = self.followers.remove(&of) {
                     follower.stop.abort();
@@ -505,7 +487,7 @@ impl Socket {
     }
 
     fn publish(&mut self, of: Use, call: u64, seq: Seq, content: Content) {
-        let Some(channel) = self.publishers.get(&of) else {
+        let Some(channel) = self.publishers.get(of) else {
             let gone = ServiceError::new(ErrorCode::Internal, "the channel is gone");
             return self.session.refused(call, &gone);
         };

@@ -24,7 +24,7 @@ impl Session {
             Err(problem) => self.end(of, &problem),
             Ok(open) => {
                 let has_producer = open.producer.is_some();
-                self.put(of, State::Opening { has_producer, is_closing: false });
+                self.put(of, State::Opening { has_producer });
                 self.effects.push(Effect::Open { of, open });
             }
         }
@@ -117,9 +117,8 @@ impl Session {
     pub(in crate::ws) fn opened(&mut self, now: Now, of: Use, found: Result<Found, ServiceError>) {
         let pool = Arc::clone(&self.config.pool);
         let Some(slot) = self.current(of) else { return };
-        let State::Opening { has_producer, is_closing } = slot.state else { return };
+        let State::Opening { has_producer } = slot.state else { return };
         let found = match found {
-            _ if is_closing => return self.forget(of),
             Err(failure) => return self.end(of, &Problem::from(&failure)),
             Ok(found) => Found { has_producer, ..found },
         };
@@ -141,11 +140,15 @@ impl Session {
         self.send(of.ch, ServerFrame::Opened(opened));
     }
 
-    pub(super) fn close_pub(&mut self, ch: Channel) {
-        self.touch(ch);
-        match self.slots.get_mut(&ch).map(|slot| &mut slot.state) {
-            Some(State::Opening { is_closing, .. }) => *is_closing = true,
-            Some(State::Publishing(publishing)) => publishing.is_closing = true,
+    /// If nothing is under way the number is free for the next frame, whenever the turn ends: nobody is told when.
+    pub(super) fn close_pub(&mut self, now: Now, ch: Channel) {
+        match self.slots.get_mut(&ch).map(|slot| (slot.generation, &mut slot.state)) {
+            Some((generation, State::Opening { .. })) => self.forget(Use { ch, generation }),
+            Some((_, State::Publishing(publishing))) => {
+                publishing.is_closing = true;
+                self.publish_waiting(now, ch);
+                self.tell_publisher(now, ch);
+            }
             _ => self.wrong_channel(ch, FrameType::ClosePub),
         }
     }

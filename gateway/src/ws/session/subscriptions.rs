@@ -171,7 +171,8 @@ impl Session {
         if let Some(State::Consuming(consuming)) = self.slots.get_mut(&ch).map(|slot| &mut slot.state) {
             consuming.is_leaving = true;
             self.resume.forget(ch);
-            return self.touch(ch);
+            // If nothing is to be settled the number is free for the next frame, whenever the turn ends.
+            return self.tell_consumer(ch);
         }
         match self.slots.get(&ch) {
             Some(slot) if matches!(slot.state, State::Following { .. }) => {
