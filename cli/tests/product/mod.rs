@@ -62,6 +62,13 @@ impl Running {
         self.child.wait().unwrap().success()
     }
 
+    /// Most memory that it has had, in bytes.
+    pub(crate) fn memory_peak(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+    }
+
     /// Sends it a signal, `-STOP` or another that `kill` knows.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
@@ -111,6 +118,11 @@ impl Product {
         let running = Running::start_with_env(dir, &[&fixed, options].concat(), env);
         let (_, address) = running.said[0].split_once("://").unwrap();
         Self { address: address.to_owned(), running }
+    }
+
+    /// Most memory that it has had, in bytes.
+    pub(crate) fn memory_peak(&self) -> u64 {
+        self.running.memory_peak()
     }
 
     /// What it has written to standard error.

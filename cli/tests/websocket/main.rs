@@ -24,7 +24,7 @@ use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
 use weir_protocol::rpc::Level;
 use weir_protocol::ws::{
-    CaughtUp, Channel, ClientFrame, CloseCode, ClosePub, Limit, Open, Opened, Pub, RawJson,
+    CaughtUp, Channel, ClientFrame, ClientPing, CloseCode, ClosePub, Limit, Open, Opened, Pub, RawJson,
     ServerFrame, Sub, Unsub, binary, json,
 };
 
@@ -459,6 +459,30 @@ async fn a_client_that_closes_is_answered_with_a_close() {
     let answer = timeout(SOON, client.0.socket.next()).await.unwrap();
     assert!(matches!(answer, Some(Ok(Message::Close(_)))), "{answer:?}");
     assert!(timeout(SOON, client.0.socket.next()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn who_asks_again_and_again_for_something_else_makes_the_gateway_hold_little() {
+    let (_dir, product) = product();
+    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
+    client.open(1, "log", None).await;
+    client.sub(2, "log", "latest", CREDIT).await;
+    assert!(matches!(client.next().await.1, ServerFrame::Subscribed(_)));
+    let before = product.memory_peak();
+    for again in [
+        "{\"t\":\"seek\",\"ch\":2,\"from\":\"latest\"}\n",
+        "{\"t\":\"unsub\",\"ch\":2}\n{\"t\":\"sub\",\"ch\":2,\"topic\":\"log\",\"limit\":{\"msgs\":1,\"bytes\":1}}\n",
+        "{\"t\":\"close_pub\",\"ch\":1}\n{\"t\":\"open\",\"ch\":1,\"topic\":\"log\"}\n",
+    ] {
+        for _ in 0..2 {
+            let many = again.repeat((4 << 20) / again.len());
+            client.0.socket.send(Message::Text(many.into())).await.unwrap();
+        }
+    }
+    client.send(0, ClientFrame::Ping(ClientPing { id: 7 })).await;
+    while !matches!(client.next().await.1, ServerFrame::Pong(_)) {}
+    let more = product.memory_peak() - before;
+    assert!(more < 100 << 20, "{more} bytes were held for 24 MiB of frames, of which three count");
 }
 
 #[tokio::test]

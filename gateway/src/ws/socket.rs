@@ -340,6 +340,7 @@ impl Socket {
                 self.session.receive(Now::read(), ch, frame);
                 if self.session.has_enough() {
                     self.run_effects();
+                    self.begin();
                 }
                 !self.session.is_closed()
             }
@@ -347,6 +348,20 @@ impl Socket {
                 self.session.malformed(&error);
                 false
             }
+        }
+    }
+
+    /// Lets begin what was asked for, and go what was given up before it had: a few KiB that were deflated may ask for
+    /// tens of thousands of subscriptions, each in place of the one before.
+    fn begin(&mut self) {
+        while let Some(opened) = self.publishers.opened_by_now() {
+            self.opened(opened);
+        }
+        while let Some(Some(subscribed)) = self.subscribing.next().now_or_never() {
+            self.take(Woken::Subscribed(subscribed));
+        }
+        while let Some(event) = self.queues.made_by_now() {
+            self.queues.happened(&mut self.session, event);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture};
 
 use crate::service::ServiceError;
@@ -35,6 +36,11 @@ impl Publishers {
     /// Nothing is lost.
     pub(super) async fn next(&mut self) -> Option<Opened> {
         self.opening.next().await
+    }
+
+    /// The same of what is there by now.
+    pub(super) fn opened_by_now(&mut self) -> Option<Opened> {
+        self.opening.next().now_or_never().flatten()
     }
 
     pub(super) fn open(&mut self, of: Use, gated: Arc<Gated>, open: OpenChannel) {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture, join_all};
 use weir_protocol::rpc::{Credit, NotDone};
 
@@ -68,6 +69,12 @@ impl Queues {
             Some(came) = self.coming.next() => came.map_or(QueueEvent::Done, QueueEvent::Came),
             else => pending().await,
         }
+    }
+
+    /// What was made by now; what was given up before goes.
+    pub(super) fn made_by_now(&mut self) -> Option<QueueEvent> {
+        let made = self.making.next().now_or_never()??;
+        Some(made.map_or(QueueEvent::Done, QueueEvent::Made))
     }
 
     /// Tells the session what happened.
