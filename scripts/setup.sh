@@ -2,6 +2,13 @@
 # Everything but Debian packages goes into .cache/ inside the checkout.
 # shellcheck shell=bash
 set -euo pipefail
+# A script that is asked for help prints the comment at its top, and installs, builds and changes nothing.
+case "${1:-}" in
+  -h | --help)
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+esac
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT"
 # shellcheck source=scripts/versions.env
@@ -12,7 +19,9 @@ export CARGO_TERM_PROGRESS_WHEN=${CARGO_TERM_PROGRESS_WHEN:-never}
 TARGET_DIR=${CARGO_TARGET_DIR:-$ROOT/target}
 WEIR="$TARGET_DIR/debug/weir"
 
-say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
+bold='' plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold='\033[1m' plain='\033[0m'; fi
+say() { printf '%b==> %s%b\n' "$bold" "$*" "$plain"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 # await_start WHAT PID LOG COMMAND…: waits up to a minute until COMMAND succeeds. A process that has ended, or is not there

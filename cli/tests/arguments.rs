@@ -141,6 +141,33 @@ fn what_is_out_of_its_range_is_said_as_it_was_typed() {
     }
 }
 
+/// Nothing that they would install or build with is to be found here, should one not listen.
+#[test]
+fn a_script_that_is_asked_for_help_says_what_it_is_for_and_does_nothing() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let is_command = |name: &str| !name.contains('.');
+    let entries = std::fs::read_dir(root.join("scripts")).unwrap().map(Result::unwrap);
+    let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+    let names = files.map(|entry| entry.file_name().into_string().unwrap());
+    let names: Vec<_> = names.filter(|name| is_command(name)).collect();
+    assert!(names.len() > 8, "{names:?}");
+    let dir = scratch();
+    for name in names {
+        for flag in ["--help", "-h"] {
+            let mut command = Command::new(root.join("scripts").join(&name));
+            command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(dir.path());
+            let output = command.arg(flag).output().unwrap();
+            let text = String::from_utf8(output.stdout.clone()).unwrap();
+            assert!(output.status.success() && output.stderr.is_empty(), "{name}: {text}{}", said(&output));
+            let source = std::fs::read_to_string(root.join("scripts").join(&name)).unwrap();
+            let head = source.lines().skip(1).take_while(|line| line.starts_with('#'));
+            let head: Vec<_> = head.map(|line| line.trim_start_matches('#').trim()).collect();
+            let told: Vec<_> = text.lines().map(str::trim).collect();
+            assert!(!head.is_empty() && told == head, "{name}: {text}");
+        }
+    }
+}
+
 #[test]
 fn what_an_address_cannot_have_is_refused_with_what_to_write() {
     let dir = scratch();
