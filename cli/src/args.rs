@@ -134,8 +134,8 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  weir pub greetings 'hello'\n  weir pub logs --file app.log --lines\n  \
         weir pub orders --file orders.ndjson --lines --key-json .customer.id\n  \
-        weir pub carts '{\"total\":10.50}' --content-type application/json --header region=eu\n  \
-        weir pub logs --file app.log --lines --resume    # after an interruption, without duplicates\n  \
+        weir pub carts '{\"total\":10.50}' --content-type application/json -H region=eu\n  \
+        weir pub logs --file app.log --lines --resume    # go on, without duplicates\n  \
         journalctl -f | weir pub journal --lines"
     )]
     Pub(PubArgs),
@@ -144,16 +144,17 @@ pub(crate) enum Command {
         after_help = "Examples:\n  weir sub greetings\n  weir sub logs --from earliest --no-follow > copy.log\n  \
         weir sub orders payments --from ts:2026-01-31T12:00:00Z --json | jq .data\n  weir sub logs --from tail:10\n  \
         weir sub orders --from earliest --no-follow --filter \"header.region == 'eu*'\"\n  \
-        weir sub --subscription ledger        # a named cursor: weir subscription create ledger --topic orders --mode stream"
+        weir subscription create ledger --topic orders --mode stream\n  \
+        weir sub --subscription ledger        # goes on where the last run stopped"
     )]
     Sub(SubArgs),
     /// Lease messages of a subscription, print them, and acknowledge them if told to
     #[command(
         after_help = "What is leased and not acknowledged comes again when its lease runs out, to whoever pulls next.\n\n\
-        Examples:\n  weir pull billing                        # look at the next messages; they come again\n  \
+        Examples:\n  weir pull billing                        # look at messages; they come again\n  \
         weir pull billing --max 1 --wait 60s --ack\n  \
-        weir pull billing --follow --ack         # a worker that only prints; goes on when the gateway was away\n  \
-        weir pull billing --json | jq -r .lease  # leases, for POST /v1/subscriptions/billing:settle"
+        weir pull billing --follow --ack         # a worker that only prints\n  \
+        weir pull billing --json | jq -r .lease  # leases, to settle over HTTP"
     )]
     Pull(PullArgs),
     /// Show and check settings: flags win over the environment, that over weir.toml
@@ -367,9 +368,9 @@ pub(crate) enum TopicCommand {
     #[command(
         after_help = "They go for all readers and subscriptions, on disk and in the object store; offsets do not change. This \
         cannot be undone.\n\nExamples:\n  \
-        weir topic trim orders ts:2026-01-31T12:00:00Z --dry-run    # how much would go\n  \
-        weir topic trim orders 76400 --partition 3                  # 76400 is the first that stays\n  \
-        weir topic trim orders end                                  # leave none"
+        weir topic trim orders ts:2026-01-31T12:00:00Z --dry-run  # say how much goes\n  \
+        weir topic trim orders 76400 --partition 3                # 76400 stays\n  \
+        weir topic trim orders end                                # leave none"
     )]
     Trim {
         /// Name
@@ -450,5 +451,20 @@ mod tests {
     fn the_command_line_is_well_formed() {
         use clap::CommandFactory as _;
         Args::command().debug_assert();
+    }
+
+    /// A line that the terminal's width breaks in two is pasted as two commands.
+    #[test]
+    fn an_example_fits_on_one_line_of_a_terminal() {
+        fn lines_of(command: &clap::Command) -> Vec<String> {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples = help.lines().skip_while(|line| !line.starts_with("Example"));
+            let own = examples.map(str::to_owned).collect::<Vec<_>>();
+            own.into_iter().chain(command.get_subcommands().flat_map(lines_of)).collect()
+        }
+        let lines = lines_of(&<Args as clap::CommandFactory>::command());
+        assert!(lines.len() > 50, "{}", lines.len());
+        let long: Vec<_> = lines.iter().filter(|line| line.len() > 80).collect();
+        assert!(long.is_empty(), "{long:#?}");
     }
 }

@@ -35,9 +35,11 @@ pub(crate) enum NamespaceCommand {
         name: String,
     },
     /// Change settings of a namespace; the others stay as they are
-    #[command(after_help = "Examples:\n  weir namespace set default --auto-create false\n  \
-        weir namespace set shop --origin https://shop.example --origin https://admin.shop.example    # these and no others\n  \
-        weir namespace set shop --no-origins")]
+    #[command(
+        after_help = "--origin names all that may use it from then on.\n\nExamples:\n  weir namespace set default --auto-create false\n  \
+        weir namespace set shop --origin https://a.example --origin https://b.example\n  \
+        weir namespace set shop --no-origins"
+    )]
     Set {
         /// Name
         name: String,

@@ -17,9 +17,10 @@ pub(crate) enum SubscriptionCommand {
     #[command(
         after_help = "Each message of the topics is then leased to one worker, and comes again unless it is \
         acknowledged in time; a stream is read in order instead, from a cursor that is kept under its name.\n\nExamples:\n  weir subscription create billing --topic orders\n  \
-        weir subscription create billing --topic orders --lease 2m --max-attempts 5 --backoff 1s,10s,5m --dlq orders.dlq\n  \
+        weir subscription create billing --topic orders --lease 2m --max-attempts 5 \\\n    \
+        --backoff 1s,10s,5m --dlq orders.dlq\n  \
         weir subscription create shipping --topic orders --topic returns\n  \
-        weir subscription create audit --pattern 'orders.*'    # every topic whose name begins so, now and later\n  \
+        weir subscription create audit --pattern 'orders.*'    # later topics as well\n  \
         weir subscription create ledger --topic orders --mode stream --start tail:100\n  \
         weir pull billing --ack    # take and acknowledge what there is"
     )]
@@ -43,7 +44,7 @@ pub(crate) enum SubscriptionCommand {
     /// Change configuration fields of a subscription; the others stay as they are
     #[command(after_help = "What it consumes, its mode, start and order are for life.\n\nExamples:\n  \
         weir subscription set billing --max-attempts 5 --dlq orders.dlq\n  \
-        weir subscription set billing --filter ''    # no filter any more; --dlq and --fair-by likewise")]
+        weir subscription set billing --filter ''    # none; --dlq, --fair-by likewise")]
     Set {
         /// Name
         name: String,
@@ -64,8 +65,8 @@ pub(crate) enum SubscriptionCommand {
     #[command(
         after_help = "Everything from there on is delivered, also what was settled or dead; everything before it is \
         settled. Leases end, and attempts begin anew. What stood before is kept and can be brought back.\n\nExamples:\n  \
-        weir subscription seek billing ts:2026-01-31T12:00:00Z --dry-run    # how many would come again\n  \
-        weir subscription seek billing latest                              # drop what waits"
+        weir subscription seek billing ts:2026-01-31T12:00:00Z --dry-run  # only count\n  \
+        weir subscription seek billing latest                       # drop what waits"
     )]
     Seek {
         /// Name
@@ -83,10 +84,11 @@ pub(crate) enum SubscriptionCommand {
     #[command(
         after_help = "What is ready, leased, delayed and dead is done with, for this subscription alone: the messages stay in \
         their topic. Leases end. What stood before is kept and can be brought back; messages that the topic's until_settled \
-        has removed since cannot. A purge of dead letters alone can be taken back until the next seek or other purge.\n\nExamples:\n  \
+        has removed since cannot. What went to the dlq stays there. A purge of dead letters alone can be taken back until the \
+        next seek or other purge.\n\nExamples:\n  \
         weir subscription purge billing --dry-run      # how many would go\n  \
         weir subscription purge billing\n  \
-        weir subscription purge billing --what dead    # only forget dead letters; what went to the dlq stays there"
+        weir subscription purge billing --what dead    # only forget dead letters"
     )]
     Purge {
         /// Name
@@ -125,9 +127,9 @@ pub(crate) enum SubscriptionCommand {
     #[command(
         after_help = "Nothing is copied: the fork begins with what was settled, dead and tried at that instant, and is pulled \
         from beside the first one. Flags say what is configured otherwise.\n\nExamples:\n  \
-        weir subscription fork billing billing-shadow                              # as it stands\n  \
-        weir subscription fork billing replay --at snap_00c0ffee00c0ffee           # as it stood before a seek\n  \
-        weir subscription fork billing replay --at ts:2026-01-31T02:00:00Z         # as it stood then\n  \
+        weir subscription fork billing shadow                         # as it stands\n  \
+        weir subscription fork billing old --at snap_00c0ffee00c0ffee # before a seek\n  \
+        weir subscription fork billing old --at ts:2026-01-31T02:00:00Z   # as of then\n  \
         weir subscription fork billing replay --dlq replay.dlq --max-attempts 1"
     )]
     Fork {
@@ -155,7 +157,7 @@ pub(crate) enum SubscriptionCommand {
     /// List the messages that are in one state
     #[command(
         after_help = "Changes nothing.\n\nExamples:\n  weir subscription state billing                 # what could be leased\n  \
-        weir subscription state billing --of leased     # who has what, and for how long\n  \
+        weir subscription state billing --of leased     # who has what\n  \
         weir subscription state billing --of dead --json | jq -r .id"
     )]
     State(StateArgs),
@@ -165,7 +167,8 @@ pub(crate) enum SubscriptionCommand {
         topic stays there. It stops by itself when some of them are dead again.\n\nExamples:\n  \
         weir subscription redrive billing --dry-run                # which they are\n  \
         weir subscription redrive billing 0:7 0:9\n  \
-        weir subscription redrive billing --max 10000 --rate 50 --filter \"header.region == 'eu*'\""
+        weir subscription redrive billing --max 10000 --rate 50 \\\n    \
+        --filter \"header.region == 'eu*'\""
     )]
     Redrive(RedriveArgs),
     /// Lease no more messages; leases that are held can still be settled
