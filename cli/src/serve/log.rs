@@ -26,11 +26,17 @@ const QUIET_FOR: Duration = Duration::from_secs(60);
 pub(super) fn begin() -> anyhow::Result<()> {
     let filter = log_filter(std::env::var_os("WEIR_LOG").as_deref())?;
     // Colours are for people: a file or a collector of logs would get their codes within every field.
-    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let is_colourful = is_colourful(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
+    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(is_colourful);
     // A line that nobody takes is lost. To say so on standard error too would panic.
     let lines = lines.log_internal_errors(false).with_filter(Seldom::default());
     tracing_subscriber::registry().with(lines).with(filter).init();
     Ok(())
+}
+
+/// People may not want them either, and say so for all programs in one variable (no-color.org).
+fn is_colourful(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 /// What is logged. Whoever misspells it would look in vain for what they asked for.
@@ -76,6 +82,13 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+
+    #[test]
+    fn a_log_is_coloured_on_a_terminal_unless_that_is_not_wanted() {
+        let on = |is_terminal, no_color: Option<&str>| is_colourful(is_terminal, no_color.map(OsStr::new));
+        assert!(on(true, None) && on(true, Some("")), "a variable that is empty is none");
+        assert!(!on(true, Some("1")) && !on(true, Some("0")) && !on(false, None));
+    }
 
     #[test]
     fn a_filter_of_the_log_that_says_nothing_is_refused_by_name() {
