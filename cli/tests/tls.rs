@@ -140,6 +140,23 @@ fn who_asks_a_gateway_without_tls_for_tls_is_told_so_at_once() {
 }
 
 #[test]
+fn who_is_refused_a_websocket_is_told_why_in_words() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--tls-self-signed"]);
+    let url = format!("http://{}", product.address);
+    for arguments in [&["topic", "list"][..], &["sub", "t"], &["sub", "t", "--no-follow"]] {
+        let refused = weir(&url, None, arguments);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success(), "{arguments:?}: {said}");
+        let line = said.lines().find(|line| line.starts_with("error: ")).unwrap();
+        assert!(
+            line.contains("(malformed): HTTP without TLS") && !line.contains('{'),
+            "{arguments:?}: {said}"
+        );
+    }
+}
+
+#[test]
 fn both_loopback_addresses_are_listened_on() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let has_ipv6 = std::net::TcpListener::bind("[::1]:0").is_ok();

@@ -244,13 +244,18 @@ fn websocket_url(url: &str) -> anyhow::Result<String> {
 
 fn refused(url: &str, error: Error) -> WireError {
     match error {
-        Error::Http(response) if response.status().is_server_error() => {
-            WireError::Lost(format!("the gateway answered {}", response.status()))
-        }
         Error::Http(response) => {
             let body = response.body().as_deref().unwrap_or_default();
-            let detail = std::str::from_utf8(body).unwrap_or_default();
-            WireError::Final(format!("the gateway answered {}: {detail}", response.status()))
+            let problem = std::str::from_utf8(body).ok().and_then(RawJson::from_text);
+            let refused = match problem.filter(|problem| code_of(problem).is_some()) {
+                Some(problem) => refusal("", &problem),
+                // Somebody before the gateway, or no gateway at all.
+                None => WireError::Final(format!("{url} answered {}", response.status())),
+            };
+            match refused {
+                WireError::Final(why) if response.status().is_server_error() => WireError::Lost(why),
+                refused => refused,
+            }
         }
         Error::Io(error) => match tls::distrusted(&error) {
             Some(why) => WireError::Final(format!("{url} is not trusted: {why}")),
@@ -272,6 +277,15 @@ pub(crate) fn refusal(what: &str, problem: &RawJson) -> WireError {
         Ok(Judged { retryable: true }) => WireError::Lost(text),
         _ => WireError::Final(text),
     }
+}
+
+/// What a problem is about; `None` if it is none.
+pub(crate) fn code_of(problem: &RawJson) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Coded {
+        code: String,
+    }
+    serde_json::from_str::<Coded>(problem.get()).ok().map(|coded| coded.code)
 }
 
 /// A problem of the subprotocol in one line.
@@ -305,6 +319,26 @@ mod tests {
         assert!(matches!(problem(true), WireError::Lost(text) if text == "t: Busy (busy): later"));
         assert!(matches!(problem(false), WireError::Final(_)));
         assert!(matches!(refusal("", &RawJson::from_text("1").unwrap()), WireError::Final(_)));
+    }
+
+    #[test]
+    fn a_socket_that_is_refused_says_why_and_whether_to_try_again() {
+        let answered = |status: u16, body: &str| {
+            let answer = http::Response::builder().status(status).body(Some(body.as_bytes().to_vec()));
+            refused("http://h", Error::Http(Box::new(answer.unwrap())))
+        };
+        let problem = |code: &str, retryable: bool| {
+            format!(r#"{{"code":"{code}","title":"T","detail":"why","retryable":{retryable}}}"#)
+        };
+        let host = answered(421, &problem("unknown_host", false));
+        assert!(matches!(&host, WireError::Final(text) if text == "T (unknown_host): why"), "{host}");
+        let many = answered(429, &problem("too_many_requests", true));
+        assert!(matches!(&many, WireError::Lost(text) if text == "T (too_many_requests): why"), "{many}");
+        let proxy = answered(502, "<html>");
+        assert!(matches!(&proxy, WireError::Lost(text) if text == "http://h answered 502 Bad Gateway"));
+        let other = answered(404, "<html>");
+        assert!(matches!(&other, WireError::Final(text) if text == "http://h answered 404 Not Found"));
+        assert!(matches!(answered(500, &problem("internal", false)), WireError::Lost(_)), "as it was");
     }
 
     #[test]
