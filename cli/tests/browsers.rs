@@ -67,6 +67,8 @@ fn a_websocket_of_a_foreign_page_or_under_a_foreign_name_is_refused_with_a_probl
         assert!(head.contains("content-type: application/problem+json"), "{head}");
         assert!(!head.contains("access-control-"), "{head}");
         assert_eq!(problem["outcome"], "none");
+        let says_what_to_do = problem["detail"].as_str().unwrap().contains("--host-name");
+        assert_eq!(says_what_to_do, status == 421, "{problem}");
     }
     for (host, origin) in
         [("localhost", ""), ("localhost", "https://app.example"), ("127.0.0.1", "http://localhost:3000")]

@@ -57,7 +57,10 @@ pub(super) fn check_host(config: &GatewayConfig, uri: &Uri, headers: &HeaderMap)
     if is_own {
         Ok(())
     } else {
-        Err(Problem::new(ErrorCode::UnknownHost, format!("{host:?} is not served here")))
+        let detail = format!(
+            "{host:?} is not served here: this gateway's names are localhost, its listening address, and what --host-name names"
+        );
+        Err(Problem::new(ErrorCode::UnknownHost, detail))
     }
 }
 
