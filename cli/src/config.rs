@@ -260,7 +260,7 @@ impl FileConfig {
             anyhow::anyhow!(what(&error))
         })?;
         let matches = matches.subcommand_matches(name).context("a command with a section")?;
-        checked(name, matches)?;
+        checked(name, matches).into_iter().next().map_or(Ok(()), Err)?;
         // In the order in which they are declared, which values from a file would change.
         let declared = Args::command();
         let is_setting = |arg: &&Arg| !NOT_SETTINGS.contains(&arg.get_id().as_str());

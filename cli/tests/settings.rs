@@ -109,6 +109,43 @@ fn a_file_is_checked_and_the_exit_status_says_so() {
     assert_eq!(missing.status.code(), Some(1));
 }
 
+#[test]
+fn what_a_server_would_refuse_at_its_start_a_check_tells_before() {
+    let dir = scratch();
+    let check = |text: &str| {
+        std::fs::write(dir.path().join("w.toml"), text).unwrap();
+        let output = weir(dir.path(), &[], &["config", "check", "w.toml"]);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (text, named) in [
+        ("[dev]\nlisten = \"0.0.0.0:8080\"\n", "dev: 0.0.0.0:8080 can be reached from other machines"),
+        ("[gateway]\nlisten = \"[::]:8080\"\n", "gateway: [::]:8080 can be reached from other machines"),
+        ("[gateway]\nhost_name = [\"a b\"]\n", "gateway: --host-name \"a b\" is no name"),
+        ("[dev]\nallow_origin = [\"*\"]\n", "dev: the origin \"*\" cannot be allowed"),
+        ("[gateway]\nconsole_prefix = \"ops\"\n", "gateway: the console prefix \"ops\" is not possible"),
+        ("[node]\nobject_store = \"s4://a\"\n", "node: object store \"s4://a\": s4: is no store"),
+    ] {
+        let (code, said) = check(text);
+        assert!(code == Some(1) && said.contains(named), "{text}: {code:?} {said}");
+        assert_eq!(said.matches("error: ").count(), 1, "nothing is told twice: {said}");
+    }
+    let all = "[dev]\nlisten = \"0.0.0.0:8080\"\njournal_max = \"40MiB\"\ntls_self_signed = true\n\
+        tls_cert = \"c\"\ntls_key = \"k\"\n[node]\nlisten = \"10.0.0.1:7070\"\nadmin = \"10.0.0.1:7071\"\n";
+    let (_, said) = check(all);
+    for named in
+        ["0.0.0.0:8080", "--journal-max is 40MiB", "exclude each other", "node: --listen", "node: --admin"]
+    {
+        assert_eq!(said.matches(named).count(), 1, "{named}: {said}");
+    }
+    for fine in [
+        "[dev]\nlisten = \"0.0.0.0:8080\"\ninsecure_public = true\nobject_store = \"local\"\n",
+        "[gateway]\nhost_name = [\"mq.example\"]\nallow_origin = [\"https://a.example\"]\nconsole_prefix = \"/ops/\"\n",
+        "[node]\nobject_store = \"s3://bucket/prefix\"\n",
+    ] {
+        assert_eq!(check(fine).0, Some(0), "{fine}");
+    }
+}
+
 /// What `weir config check` prints for programs, and whether it succeeded.
 fn checked(dir: &Path, env: &[(&str, &str)], text: &str) -> (bool, serde_json::Value) {
     std::fs::write(dir.join("w.toml"), text).unwrap();

@@ -121,6 +121,16 @@ impl Gateway {
         Self::start_in(config, Surroundings { registry, ..Surroundings::default() }).await
     }
 
+    /// Looks at what the settings alone could keep a gateway with the development authenticators from starting with.
+    /// Takes nothing and reads no file.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn check(config: &GatewayConfig) -> Result<(), StartError> {
+        check(config, &*for_development(config))?;
+        console(config).map(drop)
+    }
+
     /// Takes the address and looks at all that could keep a gateway with the development authenticators from
     /// starting. For who starts something else first, which would be in vain. A certificate for development
     /// is not made yet.
@@ -128,8 +138,7 @@ impl Gateway {
     /// # Errors
     /// [`StartError`].
     pub fn reserve(config: &GatewayConfig) -> Result<Reservation, StartError> {
-        check(config, &*for_development(config))?;
-        console(config)?;
+        Self::check(config)?;
         if let Some(files @ TlsSource::Files { .. }) = &config.tls {
             Tls::new(files, &config.hosts, config.listen.ip())?;
         }

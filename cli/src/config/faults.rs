@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{CLIENT, COMMANDS, ENV, FileConfig, NOT_SETTINGS, SECTIONS, variable};
 use crate::args::Args;
+use crate::output::because;
 use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
 
 /// Variables that are no flag's.
@@ -132,14 +133,13 @@ impl FileConfig {
                 // What values mean together can be told once each means something.
                 Ok(_) if !faults.is_empty() => return faults,
                 Ok(matches) => {
-                    let matches = matches.subcommand_matches(name);
-                    let failed = matches.and_then(|matches| checked(name, matches).err());
+                    let failed = matches.subcommand_matches(name).map(|matches| checked(name, matches));
                     let fault = |error: anyhow::Error| Fault {
                         section: Some(name.to_owned()),
-                        message: format!("{name}: {error:#}"),
+                        message: format!("{name}: {}", because(&error)),
                         ..Fault::default()
                     };
-                    return failed.map(fault).into_iter().collect();
+                    return failed.into_iter().flatten().map(fault).collect();
                 }
                 Err(error) => error,
             };
@@ -184,13 +184,14 @@ impl FileConfig {
     }
 }
 
-/// What belongs together or excludes each other.
-pub(super) fn checked(name: &str, matches: &clap::ArgMatches) -> anyhow::Result<()> {
-    match name {
-        "dev" => DevArgs::from_arg_matches(matches)?.check(),
-        "node" => NodeArgs::from_arg_matches(matches)?.check(),
-        _ => GatewayArgs::from_arg_matches(matches)?.check(),
-    }
+/// What does not belong together or excludes each other, and what means nothing.
+pub(super) fn checked(name: &str, matches: &clap::ArgMatches) -> Vec<anyhow::Error> {
+    let faults = match name {
+        "dev" => DevArgs::from_arg_matches(matches).map(|args| args.faults()),
+        "node" => NodeArgs::from_arg_matches(matches).map(|args| args.faults()),
+        _ => GatewayArgs::from_arg_matches(matches).map(|args| args.faults()),
+    };
+    faults.unwrap_or_else(|error| vec![error.into()])
 }
 
 /// What the parser says, without how to type it: what is wrong may stand in a file.

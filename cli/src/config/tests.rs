@@ -80,7 +80,7 @@ fn what_is_printed_can_be_read_again() {
     for text in [
         "",
         "[client]\nns = \"007\"\n[dev]\ndata_shards = 7\ninsecure_public = true\nhost_name = []\n",
-        "[client]\nca_cert = 'C:\\a \"b\" # c'\n[dev]\nhost_name = [\"a.example\", \"it's # b\"]\n",
+        "[client]\nca_cert = 'C:\\a \"b\" # c'\n[dev]\ndata_dir = \"it's # b\"\nhost_name = [\"a.example\", \"b\"]\n",
         "[dev]\nallow_origin = \"https://one.example\"\njournal_max = \"1GiB\"\n",
         "[dev]\nprice_stored_gib_month = 0.023\nprice_thousand_puts = 1\nprice_thousand_gets = 1e-7\n",
         "[node]\nlisten = \"10.0.0.1:7070\"\ncluster_secret = \"/s\"\n[gateway]\nnode = \"10.0.0.1:7070\"\n",

@@ -9,9 +9,11 @@ use clap::Args as ClapArgs;
 use clap::builder::BoolishValueParser;
 use clap::value_parser;
 
+use weir_gateway::Gateway;
 use weir_protocol::limits::{HTTP_BATCH_BYTES_MAX, RECORD_BYTES_MAX};
 use weir_storage_node::{Backend, NodeConfig, PackCodec, SyncMode};
 
+use super::gateway_config;
 use super::prices::PriceArgs;
 use crate::limit::{Limit, bytes_in, parse_size, size};
 
@@ -204,6 +206,7 @@ impl StoreArgs {
             ..NodeConfig::default()
         };
         config.check().map_err(anyhow::Error::msg)?;
+        self.object_store.as_deref().map_or(Ok(()), weir_storage_node::tier::check_url)?;
         Ok(config)
     }
 
@@ -308,10 +311,16 @@ pub(crate) struct EdgeArgs {
 
 impl EdgeArgs {
     /// What belongs together, wherever it was set.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    fn check(&self) -> anyhow::Result<()> {
         let (cert, key) = (self.tls_cert.is_some(), self.tls_key.is_some());
         anyhow::ensure!(cert == key, "--tls-cert and --tls-key belong together");
         Ok(())
+    }
+
+    /// All that is wrong with them, which the gateway would be refused with at its start.
+    fn faults(&self, prices: &PriceArgs) -> impl Iterator<Item = anyhow::Error> {
+        let meant = Gateway::check(&gateway_config(self, prices, String::new()));
+        [self.check(), meant.map_err(anyhow::Error::from)].into_iter().filter_map(Result::err)
     }
 }
 
@@ -348,13 +357,11 @@ pub(crate) struct DevArgs {
 }
 
 impl DevArgs {
-    /// What belongs together or excludes each other, wherever it was set.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        self.edge.check()?;
-        self.store.config()?;
+    /// What does not belong together or excludes each other, wherever it was set, and what means nothing.
+    pub(crate) fn faults(&self) -> Vec<anyhow::Error> {
         let both = self.edge.tls_cert.is_some() && self.tls_self_signed;
-        anyhow::ensure!(!both, "--tls-self-signed and --tls-cert exclude each other");
-        Ok(())
+        let both = both.then(|| anyhow::anyhow!("--tls-self-signed and --tls-cert exclude each other"));
+        self.edge.faults(&self.prices).chain(self.store.config().err()).chain(both).collect()
     }
 }
 
@@ -392,9 +399,13 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
-    /// What belongs together or excludes each other, wherever it was set.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        self.store.config()?;
+    /// What does not belong together or excludes each other, wherever it was set, and what means nothing.
+    pub(crate) fn faults(&self) -> Vec<anyhow::Error> {
+        let addresses = [self.check_listen(), self.check_admin()];
+        self.store.config().err().into_iter().chain(addresses.into_iter().filter_map(Result::err)).collect()
+    }
+
+    fn check_listen(&self) -> anyhow::Result<()> {
         let listen = self.listen;
         anyhow::ensure!(
             !listen.ip().is_unspecified(),
@@ -405,6 +416,10 @@ impl NodeArgs {
             "--listen is {listen}, which other machines can reach: give --cluster-secret FILE, or \
              --insecure-public to serve whoever connects"
         );
+        Ok(())
+    }
+
+    fn check_admin(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.admin.ip().is_loopback() || self.insecure_public,
             "--admin is {}: metrics have no authentication; --insecure-public serves them anyway",
@@ -438,8 +453,8 @@ pub(crate) struct GatewayArgs {
 }
 
 impl GatewayArgs {
-    /// What belongs together, wherever it was set.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        self.edge.check()
+    /// What does not belong together, wherever it was set, and what means nothing.
+    pub(crate) fn faults(&self) -> Vec<anyhow::Error> {
+        self.edge.faults(&self.prices).collect()
     }
 }

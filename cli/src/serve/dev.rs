@@ -6,12 +6,14 @@ use weir_gateway::{Gateway, GatewayConfig, RunningGateway, TlsSource};
 use weir_storage_node::NodeConfig;
 
 use super::args::DevArgs;
-use super::{DRAIN_TIME, Signals, check_ready_file, gateway_config, limits, ready, start_node, stopping};
+use super::{
+    DRAIN_TIME, Signals, check_ready_file, first_of, gateway_config, limits, ready, start_node, stopping,
+};
 use crate::output;
 
 /// Runs until SIGTERM, SIGINT or a failure.
 pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
-    args.check()?;
+    first_of(args.faults())?;
     let mut signals = Signals::catch()?;
     check_ready_file(args.ready_file.as_deref())?;
     let data_dir = &args.store.data_dir;

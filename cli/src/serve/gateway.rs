@@ -3,12 +3,14 @@
 use weir_gateway::{Gateway, GatewayConfig};
 
 use super::args::GatewayArgs;
-use super::{DRAIN_TIME, Signals, check_ready_file, gateway_config, limits, ready, secret, stopping};
+use super::{
+    DRAIN_TIME, Signals, check_ready_file, first_of, gateway_config, limits, ready, secret, stopping,
+};
 use crate::output;
 
 /// Runs until SIGTERM or SIGINT. The node need not be there yet: until it is, requests wait and `/readyz` says so.
 pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<()> {
-    args.check()?;
+    first_of(args.faults())?;
     let mut signals = Signals::catch()?;
     check_ready_file(args.ready_file.as_deref())?;
     let credential = secret(args.cluster_secret.as_deref())?.unwrap_or_default();

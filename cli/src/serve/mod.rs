@@ -73,6 +73,11 @@ impl Signals {
     }
 }
 
+/// Whoever starts one is told one thing at a time.
+fn first_of(faults: Vec<anyhow::Error>) -> anyhow::Result<()> {
+    faults.into_iter().next().map_or(Ok(()), Err)
+}
+
 /// Starts a node; `None` if somebody wanted it to stop meanwhile, which ended it.
 async fn start_node(
     signals: &mut Signals,

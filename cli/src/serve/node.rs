@@ -4,12 +4,12 @@ use weir_storage_node::NodeConfig;
 
 use super::admin::Admin;
 use super::args::NodeArgs;
-use super::{DRAIN_TIME, Signals, check_ready_file, limits, ready, secret, start_node, stopping};
+use super::{DRAIN_TIME, Signals, check_ready_file, first_of, limits, ready, secret, start_node, stopping};
 use crate::output;
 
 /// Runs until SIGTERM, SIGINT or a failure.
 pub(crate) async fn run(args: NodeArgs) -> anyhow::Result<()> {
-    args.check()?;
+    first_of(args.faults())?;
     let mut signals = Signals::catch()?;
     check_ready_file(args.ready_file.as_deref())?;
     let credential = secret(args.cluster_secret.as_deref())?;

@@ -42,6 +42,14 @@ const LOCAL_FOLDER: &str = "objects";
 /// Where the cache keeps blocks inside the data directory.
 const CACHE_FOLDER: &str = "cache";
 
+/// Looks at what the setting says alone: whether that can be a store, not whether there is one.
+///
+/// # Errors
+/// [`OpenError`]: what is wrong with it.
+pub fn check_url(url: &str) -> Result<(), OpenError> {
+    if url == LOCAL { Ok(()) } else { weir_tier::store::check_url(url) }
+}
+
 /// Why cold data cannot be kept where the settings say.
 #[derive(Debug, thiserror::Error)]
 pub enum TierError {

@@ -23,6 +23,6 @@ pub use error::StoreError;
 pub use names::{NameError, PackName};
 pub(crate) use objects::VERIFY_BYTES;
 pub use objects::{Created, Listed, Store, StoreConfig, StoreMetrics};
-pub use open::OpenError;
 pub(crate) use open::make_folder;
+pub use open::{OpenError, check_url};
 pub use upload::{PART_BYTES, Upload, Uploaded, requests_of};

@@ -2,7 +2,7 @@
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,39 +90,71 @@ impl Store {
     /// # Errors
     /// [`OpenError`], but for those of [`Store::self_test`].
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
-        let refused = |why: String| OpenError::Url { url: config.url.clone(), why };
-        let url = Url::parse(&config.url).map_err(|error| refused(unread(&config.url, error)))?;
-        if !url.username().is_empty()
-            || url.password().is_some()
-            || url.query().is_some()
-            || url.fragment().is_some()
-        {
-            let why = "credentials and options do not belong into it; in a name # is %23 and ? is %3F";
-            return Err(refused(why.to_owned()));
-        }
-        let prefix = if url.scheme() == "file" { "" } else { url.path() };
-        let prefix = Path::from_url_path(prefix).map_err(|error| refused(error.to_string()))?;
+        let Named { kind, prefix } = named(&config.url)?;
         let settings = |source| OpenError::Settings { url: config.url.clone(), source };
         let mut root = None;
-        let (inner, endpoint): (Arc<dyn ObjectStore>, _) = match url.scheme() {
-            "file" => {
-                let path = url
-                    .to_file_path()
-                    .map_err(|()| refused("it names no folder of this machine".to_owned()))?;
+        let (inner, endpoint): (Arc<dyn ObjectStore>, _) = match kind {
+            Kind::Folder(path) => {
                 let inner = folder(&path, config.makes_folder)?;
                 root = Some(path.into());
                 (Arc::new(inner), None)
             }
-            "s3" => s3(&config).map_err(settings)?,
-            "gs" => gcs(&config).map_err(settings)?,
-            "az" => azure(&config).map_err(settings)?,
-            other => return Err(refused(format!("{other}: is no store; file:, s3:, gs: and az: are"))),
+            Kind::S3 => s3(&config).map_err(settings)?,
+            Kind::Google => gcs(&config).map_err(settings)?,
+            Kind::Azure => azure(&config).map_err(settings)?,
         };
         let place = endpoint.map_or_else(|| config.url.clone(), |at| format!("{} at {at}", config.url));
         let mut store = Self::over(inner, prefix, config);
         (store.place, store.root) = (place.into(), root);
         Ok(store)
     }
+}
+
+/// What a URL names.
+struct Named {
+    kind: Kind,
+    /// Before the names of all objects; of a folder nothing.
+    prefix: Path,
+}
+
+enum Kind {
+    Folder(PathBuf),
+    S3,
+    Google,
+    Azure,
+}
+
+/// Looks at a URL alone: whether it names a store, not whether there is one.
+///
+/// # Errors
+/// [`OpenError::Url`].
+pub fn check_url(url: &str) -> Result<(), OpenError> {
+    named(url).map(drop)
+}
+
+fn named(given: &str) -> Result<Named, OpenError> {
+    let refused = |why: String| OpenError::Url { url: given.to_owned(), why };
+    let url = Url::parse(given).map_err(|error| refused(unread(given, error)))?;
+    if !url.username().is_empty()
+        || url.password().is_some()
+        || url.query().is_some()
+        || url.fragment().is_some()
+    {
+        let why = "credentials and options do not belong into it; in a name # is %23 and ? is %3F";
+        return Err(refused(why.to_owned()));
+    }
+    let prefix = if url.scheme() == "file" { "" } else { url.path() };
+    let prefix = Path::from_url_path(prefix).map_err(|error| refused(error.to_string()))?;
+    let kind = match url.scheme() {
+        "file" => Kind::Folder(
+            url.to_file_path().map_err(|()| refused("it names no folder of this machine".to_owned()))?,
+        ),
+        "s3" => Kind::S3,
+        "gs" => Kind::Google,
+        "az" => Kind::Azure,
+        other => return Err(refused(format!("{other}: is no store; file:, s3:, gs: and az: are"))),
+    };
+    Ok(Named { kind, prefix })
 }
 
 /// Why a URL cannot be read. What is most often given instead of one is the path of a folder.
