@@ -167,6 +167,24 @@ fn say(report: &Report, args: &RestoreArgs) {
 /// How long ago a time is.
 fn ago(ms: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let ago = now.saturating_sub(Duration::from_millis(ms));
-    format!("{} s ago", ago.as_secs())
+    format!("{} ago", lasted(now.saturating_sub(Duration::from_millis(ms)).as_secs()))
+}
+
+/// Seconds in the largest unit of which there are at least two.
+fn lasted(seconds: u64) -> String {
+    let units = [("d", 86_400), ("h", 3_600), ("min", 60)];
+    let fit = units.into_iter().find(|(_, factor)| seconds >= 2 * factor);
+    let (unit, factor) = fit.unwrap_or(("s", 1));
+    format!("{} {unit}", seconds / factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_long_ago_is_said_in_units_that_people_count_in() {
+        let said = [0, 90, 120, 7_199, 7_200, 172_799, 345_600].map(lasted);
+        assert_eq!(said, ["0 s", "90 s", "2 min", "119 min", "2 h", "47 h", "4 d"]);
+    }
 }
