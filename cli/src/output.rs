@@ -42,8 +42,17 @@ pub(crate) fn warning(text: impl std::fmt::Display) {
     note(format_args!("warning: {text}"));
 }
 
+/// What somebody else has chosen, say the name of a consumer, as it may stand in a line: what would move the cursor or
+/// command the terminal is escaped.
+pub(crate) fn inert(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
+}
+
 /// Prints rows below their headings, columns aligned; the last column is not padded.
 pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| inert(cell)).collect()).collect();
     let widths: Vec<usize> = (0..headings.len())
         .map(|column| {
             let cells = rows.iter().map(|row| row[column].chars().count());
@@ -55,7 +64,7 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) {
         line(padded.collect::<Vec<_>>().join("  ").trim_end());
     };
     print(headings.to_vec());
-    for row in rows {
+    for row in &rows {
         print(row.iter().map(String::as_str).collect());
     }
 }
@@ -116,6 +125,11 @@ pub(crate) fn progress(bytes: Option<u64>) -> indicatif::ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_somebody_else_has_chosen_does_nothing_to_the_terminal() {
+        assert_eq!(inert("w-1 \u{1b}[2J\u{7}\n\u{9b}é漢"), "w-1 \\u{1b}[2J\\u{7}\\n\\u{9b}é漢");
+    }
 
     #[test]
     fn what_is_printed_to_be_pasted_is_one_word() {

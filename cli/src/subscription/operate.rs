@@ -34,7 +34,7 @@ fn explained(found: &Value) -> Vec<String> {
     match state {
         "leased" => say(format!(
             "leased by {} for {} ms more, attempt {}",
-            found["holder"].as_str().unwrap_or("nobody with a name"),
+            found["holder"].as_str().map_or_else(|| "nobody with a name".to_owned(), output::inert),
             found["lease_expires_in_ms"],
             found["attempts"]
         )),
@@ -300,6 +300,8 @@ mod tests {
         let held =
             json!({"id": "0:7", "state": "leased", "holder": "w", "lease_expires_in_ms": 5, "attempts": 2});
         assert_eq!(explained(&held), ["0:7 is leased", "  leased by w for 5 ms more, attempt 2"]);
+        let odd = json!({"id": "0:7", "state": "leased", "holder": "\u{1b}[2J\n", "attempts": 2});
+        assert!(explained(&odd)[1].starts_with("  leased by \\u{1b}[2J\\n for"), "{odd}");
         let absent = |end| explained(&json!({"id": "0:7", "state": "absent", "end": end})).swap_remove(1);
         assert_eq!(absent(7), "  not there yet; the newest is below 7");
         assert_eq!(absent(0), "  not there yet; its partition has had no message");
