@@ -34,7 +34,7 @@ pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyh
             Ok(())
         }
         SubscriptionCommand::List { query, limit } => {
-            let headings = ["SUBSCRIPTION", "TOPICS", "STATE", "READY", "LEASED", "DELAYED", "DEAD"];
+            let headings = ["SUBSCRIPTION", "TOPICS", "STATE", "READY", "LEASED", "DELAYED", "DIED"];
             let columns: listing::Columns<'_> = (&headings, row);
             listing::print(&api, connect.json, &api.path("subscriptions"), query.as_deref(), limit, columns)
                 .await
@@ -154,7 +154,7 @@ fn describe(subscription: &Value) {
     let rows: Vec<Vec<String>> =
         parts.iter().map(|part| columns.iter().map(|column| number(&part[*column])).collect()).collect();
     output::table(
-        &["TOPIC", "PARTITION", "SHARD", "FLOOR", "END", "READY", "LEASED", "DELAYED", "DEAD"],
+        &["TOPIC", "PARTITION", "SHARD", "FLOOR", "END", "READY", "LEASED", "DELAYED", "DIED"],
         &rows,
     );
 }

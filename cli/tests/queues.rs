@@ -291,6 +291,10 @@ fn an_operator_explains_redrives_seeks_and_undoes_from_the_command_line() {
         (true, json!(["0:1"]))
     );
     assert_eq!(state(&["--of", "dead"]), [0, 2]);
+    // What was redriven has died all the same: the column does not say how many are dead.
+    let (_, said, _) = weir(&url, &["subscription", "list"]);
+    let column = |line: usize| said.lines().nth(line).unwrap().split_whitespace().last().unwrap();
+    assert_eq!((column(0), column(1)), ("DIED", "3"), "{said}");
 
     let (ok, said, why) = weir(&url, &["subscription", "seek", "billing", "latest", "--yes"]);
     assert!(ok && said.contains("4 skipped"), "{said}{why}");

@@ -25,7 +25,7 @@ pub(crate) enum SubscriptionCommand {
         weir pull billing --ack    # take and acknowledge what there is"
     )]
     Create(CreateArgs),
-    /// Show a subscription: configuration, and what is ready, leased, delayed and dead
+    /// Show a subscription: configuration, what is ready, leased and delayed, and how many messages died so far
     #[command(visible_alias = "show")]
     Get {
         /// Name

@@ -62,7 +62,7 @@ export function OverviewTab() {
           <Readers subscription={subscription} />
         ) : (
           <Tile
-            label="Dead letters"
+            label="Dead letters so far"
             value={least(totals.dead)}
             tone={totals.dead > 0 ? 'bad' : undefined}
             note={
