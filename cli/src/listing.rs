@@ -50,5 +50,8 @@ pub(crate) async fn print(
     if !as_json {
         output::table(headings, &rows);
     }
+    if cursor.is_some() {
+        output::note(format_args!("there are more: --limit {}", limit.max(1).saturating_mul(10)));
+    }
     Ok(())
 }

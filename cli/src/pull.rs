@@ -124,7 +124,7 @@ impl Run<'_> {
     async fn nothing(&self) -> String {
         let path = path(&self.api, &self.args.subscription, "");
         let subscription = self.api.get(&path).await.and_then(|reply| reply.json()).unwrap_or_default();
-        nothing_to_lease(&subscription, &self.holder)
+        nothing_to_lease(&subscription, &self.holder, &self.api.weir())
     }
 
     /// What was printed is acknowledged before more is leased: nothing is printed twice because an answer was lost.
@@ -225,8 +225,9 @@ impl Run<'_> {
     }
 }
 
-/// Why `holder` was given nothing: of a stream others may have what there is.
-fn nothing_to_lease(subscription: &Value, holder: &str) -> String {
+/// Why `holder` was given nothing, and what can be done: of a stream others may have what there is. `weir` leads to the
+/// same gateway.
+fn nothing_to_lease(subscription: &Value, holder: &str, weir: &str) -> String {
     let config = &subscription["config"];
     let parts = subscription["parts"].as_array().map_or(&[][..], Vec::as_slice);
     let has_some = |part: &&Value| part["ready"].as_u64() > Some(0) || part["leased"].as_u64() > Some(0);
@@ -239,8 +240,21 @@ fn nothing_to_lease(subscription: &Value, holder: &str) -> String {
             if others.len() > 1 { " and others" } else { "" },
             config["lease_ms"]
         ),
-        _ => "nothing to lease".to_owned(),
+        _ if config["paused"] == true => format!(
+            "nothing to lease: the subscription is paused; `{weir} subscription resume {}` ends that",
+            subscription["name"].as_str().unwrap_or("NAME")
+        ),
+        _ => format!("nothing to lease{}", not_free(&subscription["totals"])),
     }
+}
+
+/// What there is and is not to be had now.
+fn not_free(totals: &Value) -> String {
+    let count = |state: &str| totals[state].as_u64().filter(|count| *count > 0);
+    let states = ["leased", "delayed", "blocked"];
+    let some = states.iter().filter_map(|state| Some(format!("{} {state}", count(state)?)));
+    let some = some.collect::<Vec<_>>();
+    if some.is_empty() { String::new() } else { format!(" now: {}", some.join(", ")) }
 }
 
 fn new_key() -> HeaderValue {
@@ -272,15 +286,26 @@ mod tests {
     fn what_others_read_of_a_stream_is_said_to_be_theirs() {
         let stream = |parts: Value| json!({"config": {"mode": "stream", "lease_ms": 30_000}, "parts": parts});
         let other = json!({"ready": 0, "leased": 3, "reader": "a"});
-        let told = nothing_to_lease(&stream(json!([other, {"ready": 1, "leased": 0, "reader": "b"}])), "b");
+        let parts = json!([other, {"ready": 1, "leased": 0, "reader": "b"}]);
+        let told = nothing_to_lease(&stream(parts), "b", "weir");
         assert!(told.contains("for \"a\", who") && told.ends_with("--holder \"a\""), "{told}");
         assert!(told.contains("30000 ms"), "{told}");
         let read = json!({"ready": 0, "leased": 0, "reader": "a"});
         let queue = json!({"config": {"mode": "queue"}, "parts": [other]});
         for nothing in [stream(json!([other])), stream(json!([read])), queue, Value::Null] {
             let holder = if nothing["parts"][0]["leased"] == 3 { "a" } else { "b" };
-            assert_eq!(nothing_to_lease(&nothing, holder), "nothing to lease", "{nothing}");
+            assert_eq!(nothing_to_lease(&nothing, holder, "weir"), "nothing to lease", "{nothing}");
         }
+    }
+
+    #[test]
+    fn what_keeps_messages_from_being_leased_is_said() {
+        let totals = json!({"ready": 0, "leased": 3, "delayed": 0, "blocked": 1});
+        let mut queue = json!({"name": "billing", "config": {"mode": "queue"}, "totals": totals});
+        assert_eq!(nothing_to_lease(&queue, "a", "weir"), "nothing to lease now: 3 leased, 1 blocked");
+        queue["config"]["paused"] = json!(true);
+        let paused = nothing_to_lease(&queue, "a", "weir --ns shop");
+        assert!(paused.contains("is paused; `weir --ns shop subscription resume billing`"), "{paused}");
     }
 
     #[test]

@@ -339,3 +339,41 @@ fn a_pull_that_follows_prints_and_acknowledges_what_comes() {
     assert!(Command::new("kill").args(["-INT", &worker.id().to_string()]).status().unwrap().success());
     assert!(worker.wait().unwrap().success());
 }
+
+#[test]
+fn the_command_line_says_what_is_in_the_way_and_what_to_type() {
+    let (_dir, product, mut http) = started();
+    create(&mut http, 2, &json!({}));
+    let url = format!("http://{}", product.address);
+    let run = |line: &[&str]| weir(&url, line);
+    assert!(run(&["topic", "create", "other"]).0);
+    let (ok, said, why) = run(&["topic", "list", "--limit", "1"]);
+    assert!(ok && said.lines().count() == 2 && why == "there are more: --limit 10\n", "{said}{why}");
+    let (ok, said, why) = run(&["topic", "list", "--limit", "2"]);
+    assert!(ok && said.lines().count() == 3 && why.is_empty(), "{said}{why}");
+
+    publish(&mut http, 1);
+    let (ok, said, why) = run(&["sub", "orders", "--no-follow"]);
+    assert!(ok && said.is_empty() && why.contains("--from, which is `latest`"), "{said}{why}");
+    let (ok, said, why) = run(&["sub", "orders", "--no-follow", "--from", "earliest"]);
+    assert!(ok && !said.is_empty() && why.is_empty(), "{said}{why}");
+    let (ok, _, why) = run(&["sub", "orders", "--from", "0", "--no-follow"]);
+    assert!(!ok && why.contains("--partition N"), "{why}");
+
+    assert_eq!(pull(&mut http, &json!({"max": 1})).len(), 1);
+    let (ok, _, why) = run(&["pull", "billing"]);
+    assert_eq!((ok, why.as_str()), (true, "nothing to lease now: 1 leased\n"));
+    assert!(run(&["subscription", "pause", "billing"]).0);
+    let (ok, _, why) = run(&["pull", "billing"]);
+    let resume = why.split('`').nth(1).unwrap_or_default().to_owned();
+    assert!(ok && why.contains("is paused"), "{why}");
+    assert!(
+        resume.starts_with("weir --url http://") && resume.ends_with("subscription resume billing"),
+        "{why}"
+    );
+
+    assert!(run(&["namespace", "create", "strict"]).0);
+    let (ok, _, why) = run(&["--ns", "strict", "pub", "orders", "x"]);
+    assert!(!ok && why.contains("With --create this command creates it"), "{why}");
+    assert!(run(&["--ns", "strict", "pub", "orders", "x", "--create"]).0);
+}

@@ -10,4 +10,4 @@ mod wire;
 pub(crate) use backoff::Backoff;
 pub(crate) use http::{Api, Reply, encoded};
 pub(crate) use stop::Stop;
-pub(crate) use wire::{Encoding, Wire, WireError, problem_text, refusal};
+pub(crate) use wire::{Encoding, Wire, WireError, code_of, problem_text, refusal};

@@ -14,7 +14,7 @@ use super::batches::{Batches, Pending, alone_below};
 use super::identity::Identity;
 use super::source::{Chunk, Input};
 use crate::args::{Connect, PubArgs};
-use crate::client::{Wire, WireError, refusal};
+use crate::client::{Wire, WireError, code_of, refusal};
 
 const CH: Channel = Channel(1);
 /// Batches that wait for their confirm at most; the gateway's credit is usually less.
@@ -167,7 +167,15 @@ impl<'a> Session<'a> {
         wire.flush().await?;
         let opened = match wire.next().await? {
             (_, ServerFrame::Opened(opened)) => opened,
-            (_, ServerFrame::Err(refused)) => return Err(refusal("", &refused.problem)),
+            (_, ServerFrame::Err(refused)) => {
+                let refused = (code_of(&refused.problem), refusal("", &refused.problem));
+                return Err(match refused {
+                    (Some(code), WireError::Final(why)) if code == "topic_not_found" => {
+                        WireError::Final(format!("{why}. With --create this command creates it"))
+                    }
+                    (_, refused) => refused,
+                });
+            }
             (_, other) => return Err(WireError::Final(format!("open was answered with {other:?}"))),
         };
         self.record_bytes_max = wire.limits().record_bytes;

@@ -14,7 +14,7 @@ mod print;
 use std::time::Duration;
 
 use anyhow::bail;
-use weir_protocol::rpc::Level;
+use weir_protocol::rpc::{At, Level};
 use weir_protocol::start::{Start, parse_from};
 use weir_protocol::ws::{
     Bye, CaughtUp, Channel, ClientFrame, Deliveries, Firm, Gap, Limit, Retract, ServerFrame, Sub,
@@ -24,7 +24,7 @@ use self::closing::Closing;
 use self::position::Position;
 use self::print::{Event, Printer};
 use crate::args::{Connect, SubArgs};
-use crate::client::{Backoff, Stop, Wire, WireError, refusal};
+use crate::client::{Backoff, Stop, Wire, WireError, code_of, refusal};
 use crate::output;
 
 /// Without a subscription for this long, it gives up.
@@ -59,6 +59,9 @@ pub(crate) async fn run(connect: &Connect, args: &SubArgs) -> anyhow::Result<()>
         return consume::run(connect, args, name).await;
     }
     let from = parse_from(&args.from).map_err(|error| anyhow::anyhow!("--from: {error}"))?;
+    if args.no_follow && from == Start::At(At::Latest(true)) {
+        output::note("--no-follow prints what there is behind --from, which is `latest`: nothing");
+    }
     let follow = |topic: &String| Follow {
         topic: topic.clone(),
         position: Position::default(),
@@ -203,7 +206,15 @@ impl Run<'_> {
                 follow.position.skipped(partition, from);
             }
             ServerFrame::Err(refused) => {
-                return Err(refusal(&format!("{}: ", follow.topic), &refused.problem));
+                let is_parameter = code_of(&refused.problem).as_deref() == Some("invalid_parameter");
+                let is_offset =
+                    matches!(self.from, Start::At(At::Offset(_))) && self.args.partition.is_none();
+                return Err(match refusal(&format!("{}: ", follow.topic), &refused.problem) {
+                    WireError::Final(why) if is_parameter && is_offset => {
+                        WireError::Final(format!("{why}. Here --partition N names it"))
+                    }
+                    why => why,
+                });
             }
             // Frames of a newer gateway.
             _ => {}

@@ -122,9 +122,13 @@ pub(super) async fn state(api: &Api, as_json: bool, args: &StateArgs) -> anyhow:
         output::note(format_args!("as it stood at ts:{ms}"));
     }
     if !as_json && rows.is_empty() {
+        let others =
+            ["ready", "leased", "delayed", "blocked", "dead"].into_iter().filter(|of| *of != args.of);
         output::note(format_args!(
-            "no message of {} is {}: --of leased, delayed, blocked, dead, … shows others",
-            args.name, args.of
+            "no message of {} is {}: --of {}, … shows others",
+            args.name,
+            args.of,
+            others.collect::<Vec<_>>().join(", ")
         ));
     } else if !as_json {
         output::table(
