@@ -66,11 +66,30 @@ function messageIn(text: string, at: number, names: typeof READ): Message {
   };
 }
 
+/** Base64 of as many bytes as are shown in hex; and of as many as may be the characters of a text. */
+const HEX_BASE64 = 128;
+const TEXT_BASE64 = Math.ceil((PREVIEW_CHARS * 4) / 3 / 4) * 4;
+
 function binaryBody(base64: string): { preview: string; size: number } {
   const size = Math.floor((base64.replace(/=+$/, '').length * 3) / 4);
-  const start = atob(base64.slice(0, 128));
+  const text = textIn(base64.slice(0, TEXT_BASE64), base64.length > TEXT_BASE64);
+  if (text !== null) return { preview: text, size };
+  const start = atob(base64.slice(0, HEX_BASE64));
   const hex = [...start].map((char) => char.charCodeAt(0).toString(16).padStart(2, '0'));
   return { preview: hex.join(' ') + (size > start.length ? ' …' : ''), size };
+}
+
+/** What is text, whatever its publisher called it (`curl -d` says it is a form); `null` if it is none. */
+function textIn(base64: string, isCut: boolean): string | null {
+  const start = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+  try {
+    // Then the last character may be as well.
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(start, { stream: isCut });
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what bytes have and texts have not
+    return /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/.test(text) ? null : text;
+  } catch {
+    return null;
+  }
 }
 
 function textBody(text: string, place: Slice | undefined, contentType: string | null) {

@@ -102,6 +102,23 @@ describe('frames', () => {
     expect(page.messages[0]).toMatchObject({ preview: '00 ff fe 41', size: 4 });
     expect(page).toMatchObject({ next: 2, upToDate: true });
   });
+  test('what is text is previewed as such, whatever its publisher called it', () => {
+    const preview = (bytes: Uint8Array) => {
+      const base64 = btoa(String.fromCharCode(...bytes));
+      const page = `{"messages":[{"partition":0,"offset":1,"ts":2,"headers":{},"content_type":"application/x-www-form-urlencoded","data_base64":"${base64}"}],"next":2,"up_to_date":true}`;
+      return readPage(page).messages[0];
+    };
+    const text = (value: string) => preview(new TextEncoder().encode(value));
+    expect(text('{"total":10.50}')).toMatchObject({ preview: '{"total":10.50}', size: 15 });
+    expect(text('é\tb\n')).toMatchObject({ preview: 'é\tb\n', size: 5 });
+    // Cut within a character, which is left out.
+    expect(text(`${'x'.repeat(320)}é`)?.preview).toMatch(/^x{320}$/);
+    expect(text('')).toMatchObject({ preview: '', size: 0 });
+    expect(preview(new Uint8Array([0x1f, 0x8b, 8]))?.preview).toBe('1f 8b 08');
+    expect(preview(new Uint8Array([0x61, 0xff]))?.preview).toBe('61 ff');
+    expect(preview(new Uint8Array([0x61, 0xc3]))?.preview).toBe('61 c3');
+    expect(preview(new Uint8Array([0x61, 0]))?.preview).toBe('61 00');
+  });
   test('headers that are no text are shown in the Base64 that they come in', () => {
     const page = readPage(
       '{"messages":[{"partition":0,"offset":1,"ts":2,"headers":{"a":"b"},"headers_base64":{"c":"6Q=="},"data":1}],"next":2,"up_to_date":true}',
