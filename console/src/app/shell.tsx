@@ -7,6 +7,7 @@ import { localZone, zoneName } from '../format/time';
 import { MoonIcon, QueuesIcon, StartIcon, SunIcon, TopicsIcon, WeirMark } from '../ui/icons';
 import { useMedia } from '../ui/narrow';
 import { ProblemBox } from '../ui/problem';
+import { NamespaceSwitch } from './namespace';
 import { change, useSettings } from './settings';
 import { useTitle } from './title';
 
@@ -24,9 +25,7 @@ export function Shell() {
           <WeirMark />
           <span className="brand-name">Weir</span>
         </Link>
-        <span className="bar-ns" title="Namespace">
-          {ns}
-        </span>
+        <NamespaceSwitch ns={ns} />
         <Connection />
         <ZoneSwitch />
         <ThemeSwitch />
