@@ -191,3 +191,38 @@ test('a gateway that dies is said to be gone, and found again', async ({ page, o
   await expect(page.getByText('Connected')).toBeVisible();
   await expect(page.getByRole('heading', { name: 'Safety' })).toBeVisible();
 });
+
+test('a page that shows nothing of the gateway says it as well', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/ERR_CONNECTION|Failed to load/);
+  await open('ns/default/start');
+  await expect(page.getByText('Connected')).toBeVisible();
+  await product.kill();
+  await expect(page.getByText('Gateway unreachable, retrying')).toBeVisible();
+  await product.restart();
+  await expect(page.getByText('Connected')).toBeVisible();
+});
+
+test('a gateway that does not reach storage says so before what was asked of it fails', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/503/);
+  await product.create('orders');
+  await open('ns/default/topics/orders');
+  await expect(page.getByText('Connected')).toBeVisible();
+  // As a gateway whose node is away answers it; `weir dev` has its node within.
+  const problem = { code: 'unavailable', status: 503, title: 'Temporarily unavailable', detail: 'no leader' };
+  await page.route('**/readyz', (route) =>
+    route.fulfill({ status: 503, contentType: 'application/problem+json', json: problem }),
+  );
+  await expect(page.getByText('Storage unavailable, retrying')).toBeVisible();
+  await page.unroute('**/readyz');
+  await expect(page.getByText('Connected')).toBeVisible();
+});

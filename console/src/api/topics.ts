@@ -2,9 +2,10 @@ import { keepPreviousData, type QueryClient, useQuery } from '@tanstack/react-qu
 import type { Patch } from '../edit/changes';
 import type { Version } from '../edit/editor';
 import { type Listing, PAGE_ROWS } from '../list/pages';
-import { api, bodyOf, type Topic, type TopicConfig, type Trimmed, topicUrl } from './client';
+import { api, ask, bodyOf, origin, type Topic, type TopicConfig, type Trimmed, topicUrl } from './client';
 
 const LIVE_MS = 2000;
+const READY_MS = 5000;
 
 /** Topics whose name contains `q`. */
 export const topicListing = (ns: string, q: string): Listing<Topic> => ({
@@ -59,6 +60,16 @@ export const versionOf = ({ topic, etag }: Described): Version<TopicConfig> => (
   version: topic.version,
   etag,
 });
+
+/** Whether the gateway is there and reaches storage: also for pages that ask for nothing else, and before what they ask fails. */
+export function useReady() {
+  return useQuery({
+    queryKey: ['ready'],
+    queryFn: async ({ signal }) => (await ask(`${origin()}/readyz`, { cache: 'no-store', signal })).ok,
+    refetchInterval: READY_MS,
+    retry: false,
+  });
+}
 
 /** Limits and version of the gateway, and what storage can do: another may be behind the same address tomorrow. */
 export function useService() {

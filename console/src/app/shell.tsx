@@ -1,8 +1,8 @@
 import { useIsFetching, useQueryClient } from '@tanstack/react-query';
 import { type ErrorComponentProps, Link, Outlet, useParams, useRouterState } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
-import { Unreachable } from '../api/client';
-import { useService } from '../api/topics';
+import { Refused, Unreachable } from '../api/client';
+import { useReady, useService } from '../api/topics';
 import { localZone, zoneName } from '../format/time';
 import { MoonIcon, QueuesIcon, StartIcon, SunIcon, TopicsIcon, WeirMark } from '../ui/icons';
 import { useMedia } from '../ui/narrow';
@@ -85,11 +85,18 @@ function ServiceNote() {
   );
 }
 
-/** Says whether the gateway answers: derived from every request the page makes. */
+const CONNECTION = {
+  ok: 'Connected',
+  away: 'Storage unavailable, retrying',
+  lost: 'Gateway unreachable, retrying',
+} as const;
+
+/** Says whether the gateway answers, and reaches storage: derived from every request the page makes. */
 function Connection() {
   const client = useQueryClient();
   const [lost, setLost] = useState(false);
-  const fetching = useIsFetching() > 0;
+  const fetching = useIsFetching({ predicate: ({ queryKey }) => queryKey[0] !== 'ready' }) > 0;
+  const { error } = useReady();
   useEffect(
     () =>
       client.getQueryCache().subscribe(() => {
@@ -98,10 +105,12 @@ function Connection() {
       }),
     [client],
   );
+  const isAway = error instanceof Refused && error.problem.code === 'unavailable';
+  const state = lost ? 'lost' : isAway ? 'away' : 'ok';
   return (
-    <span className="connection" data-state={lost ? 'lost' : 'ok'} role="status">
+    <span className="connection" data-state={state} role="status">
       <span className="dot" data-busy={fetching || undefined} />
-      {lost ? 'Gateway unreachable, retrying' : 'Connected'}
+      {CONNECTION[state]}
     </span>
   );
 }
