@@ -270,7 +270,7 @@ async fn a_store_that_is_empty_and_was_not_takes_nothing_until_it_is_back() {
     drop(link);
 
     // Its folder is not mounted: where it was, another one is.
-    let before = std::mem::replace(&mut play.objects, Objects::default());
+    let before = std::mem::take(&mut play.objects);
     play.store = store_of(&play.objects, play.faults.clone(), PATIENCE);
     let folder = cluster(play.dir.path()).to_string();
     let (node, link) = play.start().await;
