@@ -13,11 +13,13 @@
 //!   auth       who may do what: one `authorize`
 //!   stages     where the time of confirmed publishes goes
 //!   under_way  futures that one task drives
+//!   at_once    a future that is polled again if it woke itself
 //!   metrics    what the bounded parts hold, at scrape time
 //!   api        what clients see: JSON types, problems, the operation table, the OpenAPI document
 //! ```
 
 pub mod api;
+mod at_once;
 pub mod auth;
 mod config;
 mod connection;

@@ -15,6 +15,7 @@ use weir_protocol::error::ErrorCode;
 use weir_transport::Reserved;
 
 use crate::api::Problem;
+use crate::at_once::at_once;
 use crate::connection::{serve, take_leave};
 use crate::edge::Edge;
 use crate::tls::Tls;
@@ -150,14 +151,14 @@ pub(crate) async fn accept(listener: TcpListener, door: Arc<Door>, connections: 
             continue;
         };
         let (door, watcher, mut close) = (Arc::clone(&door), connections.watcher(), door.close.clone());
-        tokio::spawn(async move {
+        tokio::spawn(at_once(async move {
             tokio::select! {
                 () = greet(&door, stream, peer, watcher) => {}
                 // An error means that the gateway is gone: the same.
                 _ = close.wait_for(|closing| *closing) => {}
             }
             drop(place);
-        });
+        }));
     }
 }
 
