@@ -360,7 +360,8 @@ fn why_a_stream_ended_is_told_with_the_id_of_its_request() {
 
 #[test]
 fn who_waits_on_thousands_of_partitions_keeps_nobody_from_publishing() {
-    let (_dir, product, mut http) = start(&[]);
+    // A single shard, so that all of them share a link.
+    let (_dir, product, mut http) = start(&["--data-shards", "1"]);
     let wide: Vec<_> = (0..5).map(|number| format!("wide-{number}")).collect();
     for topic in &wide {
         let path = format!("PUT /v1/topics/{topic}");

@@ -18,8 +18,8 @@ const POLLED: u8 = 1;
 /// Somebody has, and it is polled once more; if it was resting, the task is woken.
 const WOKEN: u8 = 2;
 
-/// Runs `future` to its end. The runtime would put a task that has woken itself behind all others, and wake a worker for
-/// it; the HTTP library does that between a request's body and its handler.
+/// Runs `future` to its end. The runtime would put a task that has woken itself behind all others, and wake a worker
+/// for it; the HTTP library does that between a request's body and its handler.
 pub(crate) async fn at_once<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let own = Arc::new(Own::default());

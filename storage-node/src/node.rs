@@ -240,10 +240,10 @@ impl RunningNode {
         self.listener.local_addr()
     }
 
-    /// How a gateway of this process connects.
+    /// How a gateway of this process connects. What it does for a shard takes turns with the shard's own tasks.
     #[must_use]
     pub fn in_process(&self) -> InProcess {
-        InProcess::new(self.listener.server().clone())
+        InProcess::new(self.listener.server().clone()).with_groups(self.tasks.groups())
     }
 
     /// The registry with this node's metrics.
@@ -420,11 +420,13 @@ impl Starter {
         let (state, applied_bytes, checkpoint_bytes) =
             (machine.state(), machine.applied_bytes(), machine.checkpoint_bytes());
         let checkpoints_given_up = machine.checkpoints_given_up();
-        let raft = group::start(shard, NODE_ID, log, machine).await.map_err(|error| text(&error))?;
+        let tasks_of_shard = tasks.start_group(shard);
+        let starting = group::start(shard, NODE_ID, log, machine);
+        let raft = tasks_of_shard.enter_async(starting).await.map_err(|error| text(&error))?;
         let (proposals, queue) = mpsc::unbounded_channel();
         let (journal, used) = (self.journal.clone(), Arc::clone(&self.used_permille));
         let proposer = Proposer::new(raft.clone(), Arc::clone(&state), Arc::clone(&shared), journal, used);
-        tasks.spawn(format!("proposer of shard {shard}"), proposer.run(queue));
+        tasks_of_shard.enter(|| tasks.spawn(format!("proposer of shard {shard}"), proposer.run(queue)));
         let journal = self.journal.clone();
         let tier = self.tier.clone();
         let handle =

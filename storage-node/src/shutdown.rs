@@ -1,9 +1,13 @@
 //! The tasks that a node owns, and how it stops.
 
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use weir_protocol::ids::ShardId;
+use weir_transport::{TaskGroup, task_group};
 
 /// Named tasks. One that ends before the node stops is a defect: it is logged and the node stops, rather than going
 /// on without it.
@@ -11,11 +15,13 @@ use tokio::task::JoinHandle;
 pub struct Tasks {
     tasks: Vec<(String, JoinHandle<()>)>,
     stopping: watch::Sender<bool>,
+    /// Those of shards. They end with this, behind all tasks.
+    groups: BTreeMap<ShardId, TaskGroup>,
 }
 
 impl Default for Tasks {
     fn default() -> Self {
-        Self { tasks: Vec::new(), stopping: watch::channel(false).0 }
+        Self { tasks: Vec::new(), stopping: watch::channel(false).0, groups: BTreeMap::new() }
     }
 }
 
@@ -26,10 +32,11 @@ impl Tasks {
         self.stopping.subscribe()
     }
 
-    /// Runs a task until it ends by itself, which it does once [`Tasks::stop`] says so or its work is gone.
+    /// Runs a task, in the task group that the caller is part of, if any, until it ends by itself, which it does once
+    /// [`Tasks::stop`] says so or its work is gone.
     pub fn spawn(&mut self, name: String, task: impl Future<Output = ()> + Send + 'static) {
         let (stopping, named) = (self.stopping.clone(), name.clone());
-        let running = tokio::spawn(task);
+        let running = task_group::spawn(task);
         let watched = tokio::spawn(async move {
             let ended = running.await;
             if let Err(error) = &ended {
@@ -40,6 +47,17 @@ impl Tasks {
             stopping.send_replace(true);
         });
         self.tasks.push((name, watched));
+    }
+
+    /// Starts the group of a shard.
+    pub fn start_group(&mut self, shard: ShardId) -> TaskGroup {
+        self.groups.entry(shard).or_insert_with(TaskGroup::start).clone()
+    }
+
+    /// All groups.
+    #[must_use]
+    pub fn groups(&self) -> Arc<BTreeMap<ShardId, TaskGroup>> {
+        Arc::new(self.groups.clone())
     }
 
     /// Says that the node stops.

@@ -20,6 +20,7 @@ use weir_protocol::ids::{ProducerKey, ShardId};
 use weir_protocol::rpc::{
     Level, Method, Placed, PublishAnswer, PublishItem, PublishRequest, Stages, encode_packet,
 };
+use weir_transport::task_group::{self, GroupTask};
 use weir_transport::{Answers, CallError};
 
 use super::failure::Failure;
@@ -101,21 +102,24 @@ pub(crate) struct Lane(Arc<Shared>);
 /// The lane and its task, which ends with it.
 pub(super) struct LaneOwner {
     pub(super) lane: Lane,
-    task: tokio::task::AbortHandle,
+    _task: AbortOnDrop,
 }
 
-impl Drop for LaneOwner {
+struct AbortOnDrop(Option<GroupTask<()>>);
+
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.take().into_iter().for_each(GroupTask::abort);
     }
 }
 
 impl LaneOwner {
-    /// Starts the lane of `shard`. Must be called within a tokio runtime.
+    /// Starts the lane of `shard`, beside the shard if that is in this process. Must be called within a tokio runtime.
     pub(super) fn start(shard: ShardId, context: LaneContext) -> Self {
         let shared = Arc::new(Shared::default());
         let lane = Lane(Arc::clone(&shared));
         let attempts = context.router.attempts(far_future());
+        let router = Arc::clone(&context.router);
         let runner = Runner {
             shard,
             context,
@@ -127,7 +131,8 @@ impl LaneOwner {
             gaps: Vec::new(),
             versions: HashMap::new(),
         };
-        Self { lane, task: tokio::spawn(runner.run()).abort_handle() }
+        let task = router.beside(shard, || task_group::spawn(runner.run()));
+        Self { lane, _task: AbortOnDrop(Some(task)) }
     }
 }
 
@@ -173,6 +178,10 @@ impl Runner {
                 self.requeue();
                 // Items past their deadline are answered when they are taken.
                 self.context.router.step(self.shard, step, &mut self.attempts).await;
+            }
+            if !flying.is_empty() && !self.shared.queue.lock().items.is_empty() {
+                // Whoever else is about to send shares the next frame. A lone batch waits for nobody.
+                tokio::task::yield_now().await;
             }
             while self.stall.is_none()
                 && flying.len() < self.context.frames_max.max(1)

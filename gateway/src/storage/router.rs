@@ -264,8 +264,16 @@ impl Router {
 
     fn link(&self, shard: ShardId, stay: Stay) -> Option<Link> {
         let view = self.view();
-        let link = self.links.to(view.leader_address(shard)?, Priority::Bulk)?;
+        let link = self.links.to_shard(view.leader_address(shard)?, shard)?;
         Some(if stay == Stay::Brief { link } else { link.leaving_places(stay.calls_max()) })
+    }
+
+    /// Runs what `start` spawns beside the tasks of `shard`, if they are in this process.
+    pub(super) fn beside<T>(&self, shard: ShardId, start: impl FnOnce() -> T) -> T {
+        match self.links.group(shard) {
+            Some(group) => group.enter(start),
+            None => start(),
+        }
     }
 
     /// Leaves all nodes; what is called from now on finds none.

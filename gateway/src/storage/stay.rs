@@ -2,7 +2,7 @@
 
 use weir_protocol::rpc::Method;
 
-/// Calls to one node under way at once; the link has as many places.
+/// Calls under way at once to one node, or to one shard of this process: the link has as many places.
 pub(crate) const CALLS_MAX: usize = 6_144;
 /// Calls under way beyond which nobody waits for what publishers and workers wait for.
 pub(crate) const WORKING_MAX: usize = 5_120;

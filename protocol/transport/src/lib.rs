@@ -11,6 +11,7 @@
 //! * `splitter`, `staging`, `liveness`: pure cores, bytes and times in, decisions out.
 //! * `outbox`: the bounded queue of a connection and the task that writes it.
 //! * `in_process`: no bytes; after the handshake each side takes the other's frames from its outbox.
+//! * [`task_group`]: tasks that take their turns in one: connections within a process are part of a shard's.
 //! * `handshake`: who is there, before anything else is read.
 //!
 //! What frames and messages look like is described in [`weir_protocol::frame`] and [`weir_protocol::rpc`].
@@ -28,6 +29,7 @@ mod collector;
 mod in_process;
 mod reserved;
 pub mod server;
+pub mod task_group;
 
 pub use client::{
     Answers, CallError, ClientTls, Connect, ConnectError, Link, LinkConfig, NotSent, Priority, TcpConnect,
@@ -42,4 +44,5 @@ pub use server::{
     ServerConfig, Service,
 };
 pub use splitter::{Frame, SplitError, Splitter};
+pub use task_group::TaskGroup;
 pub use wire::{ReadError, Wire};

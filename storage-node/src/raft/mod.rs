@@ -13,6 +13,7 @@
 //! | [`machine`] | applies entries; hands checkpoints to openraft |
 //! | [`checkpoint`] | the shard's state in durable files |
 //! | [`network`] | the way to other voters |
+//! | [`runtime`] | where openraft's tasks run |
 //! | [`tripwire`] | panics if an entry is applied before a quorum flushed it |
 //! | [`group`] | starts a group and makes it lead; openraft's settings, with reasons |
 
@@ -21,6 +22,7 @@ pub mod group;
 pub mod log;
 pub mod machine;
 pub mod network;
+pub mod runtime;
 pub mod tripwire;
 pub mod types;
 

@@ -74,7 +74,7 @@ impl openraft::RaftTypeConfig for TypeConfig {
     type Vote = openraft::impls::Vote<LeaderId>;
     type Payload = openraft::EntryPayload<EntryData, u64, BasicNode>;
     type Entry = openraft::Entry<<LeaderId as RaftLeaderId>::Committed, Self::Payload>;
-    type AsyncRuntime = openraft::impls::TokioRuntime;
+    type AsyncRuntime = super::runtime::GroupRuntime;
     type Responder<T>
         = Callback<T>
     where

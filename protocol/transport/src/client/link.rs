@@ -16,6 +16,7 @@ use super::connect::Connect;
 use super::connection::Connection;
 use super::error::{CallError, NotSent};
 use super::supervisor::{LinkState, supervise};
+use crate::task_group;
 
 /// One peer at one priority, connected in the background and again whenever the connection ends. Clones share
 /// the connection; it is closed when the last clone and the last [`Answers`] are gone.
@@ -37,12 +38,12 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Starts connecting. Must be called within a tokio runtime.
+    /// Starts connecting, in the task group that the caller is part of, if any. Must be called within a tokio runtime.
     #[must_use]
     pub fn new(config: LinkConfig, connect: Arc<dyn Connect>) -> Self {
         let config = Arc::new(config);
         let (sender, state) = watch::channel(LinkState::Connecting);
-        tokio::spawn(supervise(Arc::clone(&config), connect, Arc::new(sender)));
+        drop(task_group::spawn(supervise(Arc::clone(&config), connect, Arc::new(sender))));
         Self { state, calls_max: config.calls_max, config }
     }
 

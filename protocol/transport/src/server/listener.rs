@@ -22,6 +22,7 @@ use super::service::{Peer, Service};
 use crate::handshake::{self, EARLY_BODY_BYTES_MAX, HandshakeError};
 use crate::metrics;
 use crate::outbox::FrameWriter;
+use crate::task_group;
 use crate::wire::{FrameReader, ReadError, Wire, after_handshake};
 
 /// Pause after a failed accept, which means that the process is out of sockets.
@@ -73,7 +74,8 @@ impl Server {
         }
     }
 
-    /// Serves one connection on a task of its own. Must be called within a tokio runtime.
+    /// Serves one connection on a task of its own, in the task group that the caller is part of, if any. Must be called
+    /// within a tokio runtime.
     pub fn attach(&self, wire: Wire) {
         self.spawn(None, async move { Ok(wire) });
     }
@@ -98,11 +100,12 @@ impl Server {
     ) {
         let inner = Arc::clone(&self.inner);
         let place = Arc::clone(&inner.places).try_acquire_owned().ok();
-        self.inner.tasks.spawn(async move {
+        let serving = self.inner.tasks.track_future(async move {
             let kill = inner.kill.clone();
             // Killing drops the connection where it stands; its calls' replies then go nowhere.
             let _ = kill.run_until_cancelled(inner.serve(address, wire, place)).await;
         });
+        drop(task_group::spawn(serving));
     }
 }
 
