@@ -14,7 +14,7 @@ mod node;
 mod prices;
 
 use std::fs::OpenOptions;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -157,12 +157,24 @@ fn secret(path: Option<&Path>) -> anyhow::Result<Option<Secret>> {
 fn check_ready_file(file: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = file.filter(|path| !is_special(path)) else { return Ok(()) };
     let is_new = !path.exists();
+    // Whoever waits for the file must not see one that is tried.
+    if is_new && !path.is_symlink() && try_beside(path).is_ok() {
+        return Ok(());
+    }
     OpenOptions::new().append(true).create(true).open(path).with_context(|| cannot_write(path))?;
     if !is_new {
         return Ok(());
     }
     // Of a link what it leads to.
     path.canonicalize().and_then(std::fs::remove_file).with_context(|| cannot_write(path))
+}
+
+/// Whether [`replace`] will be able to make its file.
+fn try_beside(path: &Path) -> std::io::Result<()> {
+    let beside = beside(path);
+    let is_new = !beside.exists();
+    OpenOptions::new().append(true).create(true).open(&beside)?;
+    if is_new { std::fs::remove_file(&beside) } else { Ok(()) }
 }
 
 /// Tells scripts that everything answers. Whoever sees the file sees all of it, unless nothing can take its
@@ -180,10 +192,15 @@ fn ready(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
 
 /// Puts a file in its place as a whole.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
+    let beside = beside(path);
     let replaced = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
     replaced.inspect_err(|_| _ = std::fs::remove_file(&beside))
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    beside.into()
 }
 
 /// A pipe or a terminal is written as it is.
@@ -230,6 +247,27 @@ mod tests {
         let device = Path::new("/dev/null");
         check_ready_file(Some(device)).and_then(|()| ready(Some(device), "x")).unwrap();
         assert!(is_special(device), "what is no file is left as it is");
+    }
+
+    #[test]
+    fn who_waits_for_a_ready_file_sees_none_before_everything_is_ready() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ready");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let seen = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    if path.exists() {
+                        return true;
+                    }
+                }
+                false
+            });
+            (0..2_000).for_each(|_| check_ready_file(Some(&path)).unwrap());
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            waiting.join().unwrap()
+        });
+        assert!(!seen, "a file that says nothing");
     }
 
     #[test]
