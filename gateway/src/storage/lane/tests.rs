@@ -228,13 +228,35 @@ async fn a_producers_batches_keep_their_order_whatever_is_refused_on_the_way() {
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_no_gap_behind_one_of_a_frame_that_lands_after_its_own() {
     let (storage, node) = storage(&[]);
-    // From then on it is connected, and each batch that is pushed has a frame of its own.
+    // From then on it is connected, and what is pushed goes in several frames.
     publish(&storage, 1, Safety::Once).await.remove(0).unwrap();
     node.acts.lock().push_back(Act::RefuseLate(ErrorCode::ConfigBehind));
     for (number, result) in (1u64..).zip(publish_from(&storage, 1, 39, Safety::Once).await) {
         assert_eq!(result.unwrap().base_offset, number);
     }
     assert_eq!(*node.log.lock(), (0..40).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_while_a_frame_is_in_flight_shares_the_next() {
+    let (storage, node) = storage(&[]);
+    publish(&storage, 1, Safety::Once).await.remove(0).unwrap();
+    let (lane, before) = (storage.lane(ShardId(1)), storage.metrics().publish_frames);
+    let frames = || storage.metrics().publish_frames - before;
+    let (sender, mut answers) = mpsc::unbounded_channel();
+    // It is answered once the next one is.
+    node.acts.lock().push_back(Act::RefuseLate(ErrorCode::JournalFull));
+    lane.push([item(&storage, 1, Safety::Once, &sender)]);
+    while frames() == 0 {
+        tokio::task::yield_now().await;
+    }
+    lane.push([item(&storage, 1, Safety::Once, &sender)]);
+    tokio::task::yield_now().await;
+    lane.push([item(&storage, 2, Safety::Once, &sender)]);
+    for _ in 0..3 {
+        answers.recv().await.unwrap();
+    }
+    assert_eq!((frames(), &*node.log.lock()), (2, &vec![0, 1, 2]));
 }
 
 #[tokio::test(start_paused = true)]
