@@ -102,14 +102,12 @@ pub(crate) struct Lane(Arc<Shared>);
 /// The lane and its task, which ends with it.
 pub(super) struct LaneOwner {
     pub(super) lane: Lane,
-    _task: AbortOnDrop,
+    task: GroupTask<()>,
 }
 
-struct AbortOnDrop(Option<GroupTask<()>>);
-
-impl Drop for AbortOnDrop {
+impl Drop for LaneOwner {
     fn drop(&mut self) {
-        self.0.take().into_iter().for_each(GroupTask::abort);
+        self.task.abort();
     }
 }
 
@@ -132,7 +130,7 @@ impl LaneOwner {
             versions: HashMap::new(),
         };
         let task = router.beside(shard, || task_group::spawn(runner.run()));
-        Self { lane, _task: AbortOnDrop(Some(task)) }
+        Self { lane, task }
     }
 }
 

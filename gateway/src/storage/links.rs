@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::stay::CALLS_MAX;
 use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use weir_protocol::ids::ShardId;
@@ -11,6 +10,8 @@ use weir_protocol::rpc::Hello;
 use weir_transport::{
     ClientTls, Connect, InProcess, Link, LinkConfig, Metrics, Priority, TaskGroup, TcpConnect,
 };
+
+use super::stay::CALLS_MAX;
 
 /// How a node's address becomes a connection. The seam for faults and memory in tests.
 pub trait Dial: Send + Sync + 'static {

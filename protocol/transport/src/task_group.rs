@@ -103,7 +103,7 @@ pub enum TaskEnded {
 
 impl<T> GroupTask<T> {
     /// Drops the task where it stands, now or when its turn is over.
-    pub fn abort(mut self) {
+    pub fn abort(&mut self) {
         match &mut self.0 {
             Running::InGroup(task) => drop(task.take()),
             Running::Alone(task) => task.abort(),
@@ -197,16 +197,17 @@ mod tests {
         for is_aborted in [false, true] {
             let (done, ended) = oneshot::channel();
             let (go, wait) = oneshot::channel::<()>();
-            let task = group.enter(|| {
+            let mut task = group.enter(|| {
                 spawn(async move {
                     let _ = wait.await;
                     let _ = done.send(());
                 })
             });
             if is_aborted {
-                task.abort()
+                task.abort();
+                assert_eq!(task.await, Err(TaskEnded::Dropped));
             } else {
-                drop(task)
+                drop(task);
             }
             let _ = go.send(());
             assert_eq!(tokio::time::timeout(WAIT, ended).await.unwrap().is_err(), is_aborted);
