@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_protocol::ids::ShardId;
-use weir_transport::{TaskGroup, task_group};
+use weir_transport::task_group::{self, TaskEnded, TaskGroup};
 
 /// Named tasks. One that ends before the node stops is a defect: it is logged and the node stops, rather than going
 /// on without it.
@@ -38,11 +38,13 @@ impl Tasks {
         let (stopping, named) = (self.stopping.clone(), name.clone());
         let running = task_group::spawn(task);
         let watched = tokio::spawn(async move {
-            let ended = running.await;
-            if let Err(error) = &ended {
-                tracing::error!(task = named, %error, "a task ended by a panic; the node stops");
-            } else if !*stopping.borrow() {
-                tracing::error!(task = named, "a task ended unexpectedly; the node stops");
+            match running.await {
+                Err(TaskEnded::Panicked) => {
+                    tracing::error!(task = named, "a task ended by a panic; the node stops");
+                }
+                // A start that fails drops what runs already.
+                _ if *stopping.borrow() => {}
+                _ => tracing::error!(task = named, "a task ended unexpectedly; the node stops"),
             }
             stopping.send_replace(true);
         });
