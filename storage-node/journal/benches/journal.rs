@@ -53,25 +53,23 @@ fn config(dir: &tempfile::TempDir) -> JournalConfig {
     JournalConfig { max_bytes: 64 << 30, backend, ..JournalConfig::new(dir.path().join("data"), identity) }
 }
 
-/// Appends with a fixed number outstanding; purges so that files are recycled.
-#[derive(Clone)]
-struct Load(Arc<Shared>);
+/// Appends with a fixed number outstanding; purges so that files are recycled. Lives as long as the bench, so that
+/// who answers counts no references: what it takes to make the load must not be taken for the journal's.
+#[derive(Clone, Copy)]
+struct Load(&'static Shared);
 
 struct Shared {
     journal: Journal,
     payload: Bytes,
-    next: Mutex<Next>,
-    /// Appends that are to be made by whoever holds that.
+    /// Appends that are to be made. Whoever raises it from 0 makes them, and those that others add meanwhile, so the
+    /// next two are changed by nobody else.
     due: AtomicU64,
+    /// Of the next record.
+    index: AtomicU64,
+    /// Records of this run that are still to be appended.
+    left: AtomicU64,
     done: Mutex<mpsc::Receiver<()>>,
     tell: mpsc::Sender<()>,
-}
-
-/// Held for numbers and their appends, which must agree in their order.
-struct Next {
-    index: u64,
-    /// Records of this run that are still to be appended.
-    left: u64,
 }
 
 impl Load {
@@ -79,39 +77,41 @@ impl Load {
         let (journal, _) = Journal::open(config(dir), Arc::new(RealDisk)).unwrap();
         let (tell, done) = mpsc::channel();
         let payload = Bytes::from(noise(RECORD_BYTES));
-        let (next, due) = (Mutex::new(Next { index: 0, left: 0 }), AtomicU64::new(0));
-        Self(Arc::new(Shared { journal, payload, next, due, done: Mutex::new(done), tell }))
+        let [due, index, left] = [0; 3].map(AtomicU64::new);
+        Self(Box::leak(Box::new(Shared { journal, payload, due, index, left, done: Mutex::new(done), tell })))
     }
 
     /// Has `many` records appended, if so many are left; whoever answers them has the next appended, so that
     /// as many are outstanding at every commit. Never waits: an append may answer before it returns, and then
     /// this is called from within it.
     fn append(&self, many: u64) {
-        let Shared { due, next, tell, .. } = &*self.0;
-        due.fetch_add(1, Ordering::AcqRel);
-        while due.load(Ordering::Acquire) > 0
-            && let Ok(mut next) = next.try_lock()
-        {
-            for _ in 0..due.swap(0, Ordering::AcqRel) {
-                let Some(left) = next.left.checked_sub(many) else {
-                    tell.send(()).unwrap();
-                    continue;
-                };
-                let first = next.index;
-                *next = Next { index: first + many, left };
+        let Shared { due, index, left, tell, .. } = self.0;
+        if due.fetch_add(1, Ordering::AcqRel) > 0 {
+            return;
+        }
+        loop {
+            if let Some(rest) = left.load(Ordering::Relaxed).checked_sub(many) {
+                let first = index.load(Ordering::Relaxed);
+                left.store(rest, Ordering::Relaxed);
+                index.store(first + many, Ordering::Relaxed);
                 self.append_at(first, many);
+            } else {
+                tell.send(()).unwrap();
+            }
+            if due.fetch_sub(1, Ordering::AcqRel) == 1 {
+                return;
             }
         }
     }
 
     fn append_at(&self, first: u64, many: u64) {
-        let Shared { journal, payload, .. } = &*self.0;
+        let Shared { journal, payload, .. } = self.0;
         let entry = |index| {
             let payload = payload.clone();
             Entry { kind: EntryKind::Normal, term: 1, leader: 1, index, payload }
         };
         let entries = (first..first + many).map(entry).collect();
-        let load = self.clone();
+        let load = *self;
         let done = move |outcome: Result<_, _>| {
             outcome.unwrap();
             load.append(many);
@@ -145,7 +145,7 @@ impl Load {
     fn run(&self, width: usize, many: u64, records: u64) -> Duration {
         let start = Instant::now();
         let first = records.min(width as u64);
-        self.0.next.lock().unwrap().left = records;
+        self.0.left.store(records, Ordering::Release);
         (0..first / many).for_each(|_| self.append(many));
         let done = self.0.done.lock().unwrap();
         (0..first / many).for_each(|_| done.recv().unwrap());
