@@ -53,21 +53,24 @@ fn config(dir: &tempfile::TempDir) -> JournalConfig {
     JournalConfig { max_bytes: 64 << 30, backend, ..JournalConfig::new(dir.path().join("data"), identity) }
 }
 
-/// Appends with a fixed number outstanding; purges so that files are recycled. Lives as long as the bench, so that
-/// who answers counts no references: what it takes to make the load must not be taken for the journal's.
+/// Appends with a fixed number outstanding; purges so that files are recycled. What it takes to make the load must not be
+/// taken for the journal's: it lives as long as the bench, so that who answers counts no references, and it needs no
+/// locked instruction, since the journal gives one answer at a time and everything is done by answers, the first append
+/// of a run aside.
 #[derive(Clone, Copy)]
 struct Load(&'static Shared);
 
 struct Shared {
     journal: Journal,
     payload: Bytes,
-    /// Appends that are to be made. Whoever raises it from 0 makes them, and those that others add meanwhile, so the
-    /// next two are changed by nobody else.
-    due: AtomicU64,
-    /// Of the next record.
+    /// Index of the next record.
     index: AtomicU64,
     /// Records of this run that are still to be appended.
     left: AtomicU64,
+    /// Appends that the next answer makes besides the one behind its own.
+    begins: AtomicU64,
+    /// Appends that were made or are about to be, and are not answered.
+    under_way: AtomicU64,
     done: Mutex<mpsc::Receiver<()>>,
     tell: mpsc::Sender<()>,
 }
@@ -77,31 +80,38 @@ impl Load {
         let (journal, _) = Journal::open(config(dir), Arc::new(RealDisk)).unwrap();
         let (tell, done) = mpsc::channel();
         let payload = Bytes::from(noise(RECORD_BYTES));
-        let [due, index, left] = [0; 3].map(AtomicU64::new);
-        Self(Box::leak(Box::new(Shared { journal, payload, due, index, left, done: Mutex::new(done), tell })))
+        let [index, left, begins, under_way] = [0; 4].map(AtomicU64::new);
+        let done = Mutex::new(done);
+        Self(Box::leak(Box::new(Shared { journal, payload, index, left, begins, under_way, done, tell })))
     }
 
-    /// Has `many` records appended, if so many are left; whoever answers them has the next appended, so that
-    /// as many are outstanding at every commit. Never waits: an append may answer before it returns, and then
-    /// this is called from within it.
-    fn append(&self, many: u64) {
-        let Shared { due, index, left, tell, .. } = self.0;
-        if due.fetch_add(1, Ordering::AcqRel) > 0 {
-            return;
+    /// An append of `many` records is answered: the next is made, at first as many as shall be outstanding. Never waits:
+    /// an append may answer before it returns, and then this is called from within it, behind all that it has to do.
+    fn answered(&self, many: u64) {
+        let Shared { left, begins, under_way, tell, .. } = self.0;
+        let begun = begins.load(Ordering::Relaxed);
+        if begun > 0 {
+            begins.store(0, Ordering::Relaxed);
+            under_way.store(under_way.load(Ordering::Relaxed) + begun, Ordering::Relaxed);
         }
-        loop {
+        for _ in 0..=begun {
             if let Some(rest) = left.load(Ordering::Relaxed).checked_sub(many) {
-                let first = index.load(Ordering::Relaxed);
                 left.store(rest, Ordering::Relaxed);
-                index.store(first + many, Ordering::Relaxed);
-                self.append_at(first, many);
-            } else {
+                self.append(many);
+                continue;
+            }
+            let rest = under_way.load(Ordering::Relaxed) - 1;
+            under_way.store(rest, Ordering::Relaxed);
+            if rest == 0 {
                 tell.send(()).unwrap();
             }
-            if due.fetch_sub(1, Ordering::AcqRel) == 1 {
-                return;
-            }
         }
+    }
+
+    fn append(&self, many: u64) {
+        let first = self.0.index.load(Ordering::Relaxed);
+        self.0.index.store(first + many, Ordering::Relaxed);
+        self.append_at(first, many);
     }
 
     fn append_at(&self, first: u64, many: u64) {
@@ -114,7 +124,7 @@ impl Load {
         let load = *self;
         let done = move |outcome: Result<_, _>| {
             outcome.unwrap();
-            load.append(many);
+            load.answered(many);
         };
         journal.append(STREAM, entries, Box::new(done)).unwrap();
         // What a topic with retention does: old files are there to be written again.
@@ -141,14 +151,15 @@ impl Load {
         usize::try_from((after.bytes - before.bytes) / (after.blocks - before.blocks)).unwrap()
     }
 
-    /// `records` in all, `width` outstanding, `many` an append.
+    /// `records` in all, `width` outstanding, `many` an append. The first comes alone, and its answer makes the others.
     fn run(&self, width: usize, many: u64, records: u64) -> Duration {
         let start = Instant::now();
-        let first = records.min(width as u64);
-        self.0.left.store(records, Ordering::Release);
-        (0..first / many).for_each(|_| self.append(many));
-        let done = self.0.done.lock().unwrap();
-        (0..first / many).for_each(|_| done.recv().unwrap());
+        let Shared { left, begins, under_way, done, .. } = self.0;
+        left.store(records - many, Ordering::Relaxed);
+        begins.store(width as u64 / many - 1, Ordering::Relaxed);
+        under_way.store(1, Ordering::Relaxed);
+        self.append(many);
+        done.lock().unwrap().recv().unwrap();
         start.elapsed()
     }
 }
