@@ -79,7 +79,8 @@ impl Load {
     fn open(dir: &tempfile::TempDir) -> Self {
         let (journal, _) = Journal::open(config(dir), Arc::new(RealDisk)).unwrap();
         let (tell, done) = mpsc::channel();
-        let payload = Bytes::from(noise(RECORD_BYTES));
+        // Shared from the start, as what came in a frame is.
+        let payload = Bytes::from(noise(RECORD_BYTES)).clone();
         let [index, left, begins, under_way] = [0; 4].map(AtomicU64::new);
         let done = Mutex::new(done);
         Self(Box::leak(Box::new(Shared { journal, payload, index, left, begins, under_way, done, tell })))

@@ -101,16 +101,20 @@ impl Draft {
         row: u64,
         payload: &[u8],
     ) {
+        let start = self.len();
+        let frame = self.memory.grow(FRAME_HEADER_BYTES + payload.len());
+        let (head, body) = frame.split_at_mut(FRAME_HEADER_BYTES);
+        // First, since what is written to comes into the cache meanwhile: the block has more than a processor's own holds.
+        body.copy_from_slice(payload);
         let header = FrameHeader::new(stream, kind, at, payload);
-        header.write(self.memory.grow(FRAME_HEADER_BYTES));
+        header.write(head);
         // Not copied from there: see `FrameHeader::write`.
         header.put(&mut self.heads);
         if matches!(kind, FrameKind::Entry(_)) {
             let count = |n| u32::try_from(n).expect("a block is at most 16 MiB");
-            let (pos, len) = (count(self.len()), count(payload.len()));
+            let (pos, len) = (count(start + FRAME_HEADER_BYTES), count(payload.len()));
             self.placed.push(Placed { stream, index: at.index, row, pos, len });
         }
-        self.memory.extend_from_slice(payload);
         self.frames += 1;
         let is_entry = |kind| matches!(kind, FrameKind::Entry(_));
         match self.facts.last_mut() {

@@ -158,18 +158,14 @@ impl Journal {
         }
         let payload: u64 = entries.iter().map(|entry| entry.payload.len() as u64).sum();
         let mut inner = self.open_inner(payload)?;
-        let next_row = inner.next_row;
-        let state = inner.streams.entry(stream).or_default();
+        let Inner { streams, next_row, rows, recent_bytes, .. } = &mut *inner;
+        let state = streams.entry(stream).or_default();
         for (expected, entry) in (state.index.end()..).zip(&entries) {
             if entry.index != expected {
                 return Err(AppendError::NotContiguous { stream, expected, found: entry.index });
             }
         }
-        inner.recent_bytes += payload;
-        let added = entries.len() as u64;
-        inner.rows += added;
-        let state = inner.streams.get_mut(&stream).expect("made above");
-        let first_row = next_row + 1;
+        let (first_row, added) = (*next_row + 1, entries.len() as u64);
         state.index.extend(entries.iter().zip(first_row..).map(|(entry, id)| Row {
             kind: entry.kind,
             term: entry.term,
@@ -178,7 +174,9 @@ impl Journal {
             at: None,
             payload: Some(entry.payload.clone()),
         }));
-        inner.next_row += added;
+        *next_row += added;
+        *rows += added;
+        *recent_bytes += payload;
         self.enqueue(&mut inner, stream, entries, first_row, waiter);
         // Twice as many as came: so the index comes back to its bound, and no append pays for many.
         let Core { config, counters, .. } = self.core();

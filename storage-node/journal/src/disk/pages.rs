@@ -66,14 +66,6 @@ impl Pages {
         self.len += more;
         &mut self[len..]
     }
-
-    /// Adds `bytes` behind the last.
-    ///
-    /// # Panics
-    /// As [`Pages::grow`].
-    pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
-        self.grow(bytes.len()).copy_from_slice(bytes);
-    }
 }
 
 impl Deref for Pages {
@@ -103,7 +95,7 @@ mod tests {
             let mut all = Vec::new();
             for byte in 0..=u8::MAX {
                 let more = vec![byte; 100 * usize::from(byte)];
-                pages.extend_from_slice(&more);
+                pages.grow(more.len()).copy_from_slice(&more);
                 all.extend(more);
             }
             assert_eq!(*pages, *all, "{capacity}");
