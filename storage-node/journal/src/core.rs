@@ -66,7 +66,9 @@ pub(crate) struct NextFile {
 pub(crate) struct Inner {
     pub(crate) streams: BTreeMap<StreamId, Stream>,
     pub(crate) queue: VecDeque<Queued>,
+    /// Of what is in it.
     pub(crate) queued_bytes: u64,
+    pub(crate) queued_frames: usize,
     /// Purges written into the current file, durable when that is synced.
     pub(crate) unsynced_purges: BTreeMap<StreamId, u64>,
     /// Oldest first; the last is being written.
@@ -94,6 +96,13 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// Adds to the queue.
+    pub(crate) fn queue(&mut self, queued: Queued) {
+        self.queued_bytes += queued.bytes;
+        self.queued_frames += queued.operation.frames();
+        self.queue.push_back(queued);
+    }
+
     /// Bytes in use: finished files whole, the current one up to its end.
     pub(crate) fn used_bytes(&self) -> u64 {
         let last = self.files.len().saturating_sub(1);
@@ -228,7 +237,7 @@ impl Core {
         self.failed.store(true, Ordering::Release);
         let waiting = {
             let mut inner = self.lock();
-            inner.queued_bytes = 0;
+            (inner.queued_bytes, inner.queued_frames) = (0, 0);
             std::mem::take(&mut inner.queue)
         };
         for queued in waiting {

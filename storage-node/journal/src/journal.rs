@@ -209,16 +209,18 @@ impl Journal {
             // One fits a block by itself: that was checked.
             let fit = fit.count().max(1);
             if fit >= entries.len() {
-                inner.queued_bytes += bytes;
-                let operation = Operation::Append { entries, first_row };
-                inner.queue.push_back(Queued { stream, operation, waiter, bytes });
+                inner.queue(Queued {
+                    stream,
+                    operation: Operation::Append { entries, first_row },
+                    waiter,
+                    bytes,
+                });
                 return;
             }
             let rest = entries.split_off(fit);
             let bytes = entries.iter().map(|entry| frame_bytes(&entry.payload)).sum();
-            inner.queued_bytes += bytes;
             let operation = Operation::Append { entries: std::mem::replace(&mut entries, rest), first_row };
-            inner.queue.push_back(Queued { stream, operation, waiter: Waiter::nobody(), bytes });
+            inner.queue(Queued { stream, operation, waiter: Waiter::nobody(), bytes });
             first_row += fit as u64;
         }
     }
@@ -261,7 +263,7 @@ impl Journal {
     pub fn flush(&self, stream: StreamId, done: Completion) -> Result<(), AppendError> {
         let waiter = Waiter::new(done);
         let mut inner = self.open_inner(0)?;
-        inner.queue.push_back(Queued { stream, operation: Operation::Sync, waiter, bytes: 0 });
+        inner.queue(Queued { stream, operation: Operation::Sync, waiter, bytes: 0 });
         self.core().wake_writer(inner);
         Ok(())
     }
@@ -280,8 +282,7 @@ impl Journal {
         let state = inner.streams.entry(stream).or_default();
         let freed = change(state);
         inner.freed(freed);
-        inner.queued_bytes += bytes;
-        inner.queue.push_back(Queued { stream, operation, waiter, bytes });
+        inner.queue(Queued { stream, operation, waiter, bytes });
         self.core().wake_writer(inner);
         Ok(())
     }
@@ -325,8 +326,7 @@ impl Journal {
         if jumps && self.core().failure().is_none() {
             let operation = Operation::Fact { kind: FrameKind::Purge, at: purged, payload: Bytes::new() };
             let (waiter, bytes) = (Waiter::nobody(), FRAME_HEADER_BYTES as u64);
-            inner.queued_bytes += bytes;
-            inner.queue.push_back(Queued { stream, operation, waiter, bytes });
+            inner.queue(Queued { stream, operation, waiter, bytes });
             self.core().wake_writer(inner);
         }
     }

@@ -78,14 +78,21 @@ fn drain(core: &Core, mut inner: MutexGuard<'_, Inner>, mut room: VecDeque<Queue
     let at = Instant::now();
     let limit = u64::from(core.config.max_block_bytes);
     let (mut bytes, mut frames, mut fit) = (BLOCK_HEADER_BYTES as u64, 0, 0);
-    for queued in &inner.queue {
-        let (more_bytes, more_frames) = (bytes + queued.bytes, frames + queued.operation.frames());
-        if frames > 0 && (more_bytes > limit || more_frames > usize::from(u16::MAX)) {
-            break;
+    let fits = |bytes: u64, frames: usize| bytes <= limit && frames <= usize::from(u16::MAX);
+    if fits(bytes + inner.queued_bytes, inner.queued_frames) {
+        // Everything, and nobody waits for the lock meanwhile.
+        (bytes, frames, fit) = (bytes + inner.queued_bytes, inner.queued_frames, inner.queue.len());
+    } else {
+        for queued in &inner.queue {
+            let (more_bytes, more_frames) = (bytes + queued.bytes, frames + queued.operation.frames());
+            if frames > 0 && !fits(more_bytes, more_frames) {
+                break;
+            }
+            (bytes, frames, fit) = (more_bytes, more_frames, fit + 1);
         }
-        (bytes, frames, fit) = (more_bytes, more_frames, fit + 1);
     }
     inner.queued_bytes -= bytes - BLOCK_HEADER_BYTES as u64;
+    inner.queued_frames -= frames;
     if fit == inner.queue.len() {
         std::mem::swap(&mut inner.queue, &mut room);
     } else {
