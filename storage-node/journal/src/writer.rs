@@ -78,6 +78,13 @@ fn drain(core: &Core, mut inner: MutexGuard<'_, Inner>, mut room: VecDeque<Queue
     let at = Instant::now();
     let limit = u64::from(core.config.max_block_bytes);
     let (mut bytes, mut frames, mut fit) = (BLOCK_HEADER_BYTES as u64, 0, 0);
+    debug_assert_eq!(
+        (inner.queued_bytes, inner.queued_frames),
+        inner.queue.iter().fold((0, 0), |(bytes, frames), queued| {
+            (bytes + queued.bytes, frames + queued.operation.frames())
+        }),
+        "what is queued is counted as it comes and as it is taken"
+    );
     let fits = |bytes: u64, frames: usize| bytes <= limit && frames <= usize::from(u16::MAX);
     if fits(bytes + inner.queued_bytes, inner.queued_frames) {
         // Everything, and nobody waits for the lock meanwhile.
