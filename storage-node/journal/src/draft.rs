@@ -104,7 +104,8 @@ impl Draft {
         let start = self.len();
         let frame = self.memory.grow(FRAME_HEADER_BYTES + payload.len());
         let (head, body) = frame.split_at_mut(FRAME_HEADER_BYTES);
-        // First, since what is written to comes into the cache meanwhile: the block has more than a processor's own holds.
+        // First, so that what is written to comes into the cache while the checksum is computed: a large block has more
+        // than a processor's own holds.
         body.copy_from_slice(payload);
         let header = FrameHeader::new(stream, kind, at, payload);
         header.write(head);
