@@ -30,8 +30,8 @@ use crate::tier::{ARCHIVE_EVERY, Tier};
 const ROUND: Duration = Duration::from_millis(250);
 /// After a failure it waits this long.
 pub(super) const PAUSE: Duration = Duration::from_secs(2);
-/// Bytes that are read, compressed and sent at a time.
-const STEP_BYTES: u64 = 2 << 20;
+/// Bytes that are read and compressed at a time: a millisecond or two of the thread that does it.
+const STEP_BYTES: u64 = 512 << 10;
 /// Bytes per second at which packs are made while there is room: publishing goes on beside it.
 const PACE_BYTES_PER_SECOND: u64 = 48 << 20;
 /// From this share of the journal on, what lies in its older half is sealed however young it is.
@@ -260,7 +260,9 @@ impl Sealer {
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt };
         let began = Instant::now();
         let _under_way = self.tier.uploads.begin(&rows);
-        let summary = match self.upload(shard, &name, &rows).await {
+        let uploaded = self.upload(shard, &name, &rows).await;
+        self.tier.cold.store().hurry(false);
+        let summary = match uploaded {
             Err(SealError::Refused(refusal)) if refusal.error_code() == ErrorCode::Corrupt => {
                 for step in steps(&rows) {
                     self.unreadable.look(shard, step).await;
@@ -314,7 +316,9 @@ impl Sealer {
             }
             let bytes: u64 = step.iter().map(|(_, row)| u64::from(row.len)).sum();
             // Asked at every step: who waits may come while the pack is made.
-            if !self.is_urgent(&shard.journal.usage()) {
+            let is_urgent = self.is_urgent(&shard.journal.usage());
+            self.tier.cold.store().hurry(is_urgent);
+            if !is_urgent {
                 is_paced = true;
                 let pace = Duration::from_micros(bytes * 1_000_000 / PACE_BYTES_PER_SECOND);
                 tokio::time::sleep_until(began + pace).await;

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   open       a URL becomes a store: s3://, gs://, az://, file://
+//!   client     how requests get there: large bodies at a pace
+//!   pacer      when the next bytes of them may go
 //!   objects    create, read, delete, list: with time limits, few retries, and errors that name the object
 //!   chunks     what a request brought, put together or cut into pieces
 //!   upload     an object of any size in parts, within a budget of bytes
@@ -11,10 +13,12 @@
 //! ```
 
 mod chunks;
+mod client;
 mod error;
 mod names;
 mod objects;
 mod open;
+mod pacer;
 mod self_test;
 mod staged;
 mod upload;

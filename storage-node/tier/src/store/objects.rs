@@ -16,6 +16,7 @@ use weir_protocol::checksum::Crc32c;
 
 use super::chunks::{Pieces, Sink, Whole};
 use super::error::StoreError;
+use super::pacer::Pacer;
 use crate::pack::PackError;
 use crate::recent::Fading;
 
@@ -41,6 +42,10 @@ pub struct StoreConfig {
     pub patience: Duration,
     /// Bytes of parts that are being uploaded, all uploads together; at least one part goes. Default 32 MiB.
     pub upload_bytes_max: usize,
+    /// Bytes per second at which large bodies go to a store that is no folder, all uploads together, unless they are
+    /// [hurried](Store::hurry). More if all parts that are under way would take more than a quarter of
+    /// [`StoreConfig::patience`]. Default 60 MiB/s.
+    pub upload_bytes_per_second: u64,
     /// A folder is made if it is missing; otherwise it is refused. Default true.
     pub makes_folder: bool,
 }
@@ -54,8 +59,16 @@ impl StoreConfig {
             options: Vec::new(),
             patience: Duration::from_secs(30),
             upload_bytes_max: 32 << 20,
+            upload_bytes_per_second: 60 << 20,
             makes_folder: true,
         }
+    }
+
+    /// The pace that leaves requests time to be answered.
+    pub(super) fn upload_pace(&self) -> u64 {
+        let at_once = self.upload_bytes_max.max(super::upload::PART_BYTES) as u128;
+        let least = at_once * 4_000 / self.patience.as_millis().max(1);
+        self.upload_bytes_per_second.max(u64::try_from(least).unwrap_or(u64::MAX))
     }
 }
 
@@ -114,6 +127,8 @@ pub struct Store {
     config: Arc<StoreConfig>,
     /// Upload budget, in KiB.
     pub(super) budget: Arc<Semaphore>,
+    /// How fast large bodies go out.
+    pub(super) pacer: Arc<Pacer>,
     metrics: Arc<StoreMetrics>,
 }
 
@@ -148,6 +163,7 @@ impl Store {
             prefix: Path::from(prefix.as_ref()),
             place: config.url.as_str().into(),
             root: None,
+            pacer: Arc::new(Pacer::new(config.upload_pace())),
             config: Arc::new(config),
             budget: Arc::new(Semaphore::new(permits)),
             metrics: Arc::default(),
@@ -171,6 +187,11 @@ impl Store {
     #[must_use]
     pub fn patience(&self) -> Duration {
         self.config.patience
+    }
+
+    /// Whether uploads go as fast as they can from now on, because somebody waits for them, also those under way.
+    pub fn hurry(&self, is_hurried: bool) {
+        self.pacer.hurry(is_hurried);
     }
 
     /// Its counters.

@@ -14,8 +14,10 @@ use object_store::path::Path;
 use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use url::Url;
 
+use super::client::PacedConnector;
 use super::error::StoreError;
 use super::objects::{Store, StoreConfig};
+use super::pacer::Pacer;
 
 /// Requests of the store's own library are tried again for at most this long.
 const RETRY_FOR: Duration = Duration::from_secs(20);
@@ -91,6 +93,7 @@ impl Store {
     /// [`OpenError`], but for those of [`Store::self_test`].
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         let Named { kind, prefix } = named(&config.url)?;
+        let pacer = Arc::new(Pacer::new(config.upload_pace()));
         let settings = |source| OpenError::Settings { url: config.url.clone(), source };
         let mut root = None;
         let (inner, endpoint): (Arc<dyn ObjectStore>, _) = match kind {
@@ -99,13 +102,13 @@ impl Store {
                 root = Some(path.into());
                 (Arc::new(inner), None)
             }
-            Kind::S3 => s3(&config).map_err(settings)?,
-            Kind::Google => gcs(&config).map_err(settings)?,
-            Kind::Azure => azure(&config).map_err(settings)?,
+            Kind::S3 => s3(&config, &pacer).map_err(settings)?,
+            Kind::Google => gcs(&config, &pacer).map_err(settings)?,
+            Kind::Azure => azure(&config, &pacer).map_err(settings)?,
         };
         let place = endpoint.map_or_else(|| config.url.clone(), |at| format!("{} at {at}", config.url));
         let mut store = Self::over(inner, prefix, config);
-        (store.place, store.root) = (place.into(), root);
+        (store.place, store.root, store.pacer) = (place.into(), root, pacer);
         Ok(store)
     }
 }
@@ -199,8 +202,14 @@ fn limits(config: &StoreConfig) -> [(ClientConfigKey, String); 2] {
 
 /// Folds the limits, and options that the store knows, into its builder; other options are of other stores.
 macro_rules! configured {
-    ($builder:expr, $key:ident, $config:expr) => {{
-        let builder = $builder.with_url($config.url.clone()).with_retry(retries());
+    ($builder:expr, $key:ident, $config:expr, $pacer:expr) => {{
+        let connector = PacedConnector {
+            pacer: Arc::clone($pacer),
+            connect_within: CONNECT_WITHIN,
+            patience: $config.patience,
+        };
+        let builder =
+            $builder.with_url($config.url.clone()).with_retry(retries()).with_http_connector(connector);
         let builder = limits($config)
             .into_iter()
             .fold(builder, |builder, (key, value)| builder.with_config($key::Client(key), value));
@@ -219,8 +228,8 @@ const UNSIGNED_PAYLOAD: &str = "AWS_UNSIGNED_PAYLOAD";
 /// A store, and the address that it is asked at unless that follows from the URL.
 type Opened = (Arc<dyn ObjectStore>, Option<String>);
 
-fn s3(config: &StoreConfig) -> object_store::Result<Opened> {
-    let builder = s3_builder(config, std::env::var_os(UNSIGNED_PAYLOAD).is_some());
+fn s3(config: &StoreConfig, pacer: &Arc<Pacer>) -> object_store::Result<Opened> {
+    let builder = s3_builder(config, pacer, std::env::var_os(UNSIGNED_PAYLOAD).is_some());
     let endpoint = builder
         .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
         .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
@@ -229,20 +238,20 @@ fn s3(config: &StoreConfig) -> object_store::Result<Opened> {
 
 /// Bodies are not signed unless the environment or an option asks for it: what was sent is read back and
 /// compared, and hashing it costs both ends processors (docs/performance/experiments.md).
-fn s3_builder(config: &StoreConfig, is_set: bool) -> AmazonS3Builder {
+fn s3_builder(config: &StoreConfig, pacer: &Arc<Pacer>, is_set: bool) -> AmazonS3Builder {
     let builder = AmazonS3Builder::from_env();
     let builder = if is_set { builder } else { builder.with_unsigned_payload(true) };
-    configured!(builder, AmazonS3ConfigKey, config)
+    configured!(builder, AmazonS3ConfigKey, config, pacer)
 }
 
-fn gcs(config: &StoreConfig) -> object_store::Result<Opened> {
-    let builder = configured!(GoogleCloudStorageBuilder::from_env(), GoogleConfigKey, config);
+fn gcs(config: &StoreConfig, pacer: &Arc<Pacer>) -> object_store::Result<Opened> {
+    let builder = configured!(GoogleCloudStorageBuilder::from_env(), GoogleConfigKey, config, pacer);
     let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
     Ok((Arc::new(builder.build()?), endpoint))
 }
 
-fn azure(config: &StoreConfig) -> object_store::Result<Opened> {
-    let builder = configured!(MicrosoftAzureBuilder::from_env(), AzureConfigKey, config);
+fn azure(config: &StoreConfig, pacer: &Arc<Pacer>) -> object_store::Result<Opened> {
+    let builder = configured!(MicrosoftAzureBuilder::from_env(), AzureConfigKey, config, pacer);
     let of = |key| builder.get_config_value(key);
     // Containers of different accounts have the same names.
     let endpoint = of(&AzureConfigKey::Endpoint).or_else(|| of(&AzureConfigKey::AccountName));
@@ -258,7 +267,7 @@ mod tests {
         let unsigned = |options: &[(&str, &str)], is_set| {
             let mut config = StoreConfig::new("s3://bucket/prefix");
             config.options = options.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-            let builder = s3_builder(&config, is_set);
+            let builder = s3_builder(&config, &Arc::new(Pacer::new(1)), is_set);
             builder.get_config_value(&AmazonS3ConfigKey::UnsignedPayload).unwrap()
         };
         assert_eq!(unsigned(&[], false), "true");

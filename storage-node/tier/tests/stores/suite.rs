@@ -1,7 +1,7 @@
 //! What every store must do.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -148,6 +148,31 @@ async fn minio_behaves() {
     let store = Store::open(config).unwrap();
     behaves(store.clone()).await;
     lists_pages(&store, 1_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_goes_at_its_pace_unless_somebody_waits() {
+    let minio = Minio::start();
+    let url = Minio::url("paced");
+    let config =
+        StoreConfig { options: minio.options(), upload_bytes_per_second: 8 << 20, ..StoreConfig::new(url) };
+    let store = Store::open(config).unwrap();
+    let send = async |name: &str, bytes: usize| {
+        let began = Instant::now();
+        let mut upload = store.upload(name);
+        upload.write(noise(bytes)).await.unwrap();
+        upload.finish().await.unwrap();
+        began.elapsed()
+    };
+    // In one request, and in parts: neither is faster than that, however fast the way is.
+    for bytes in [6 << 20, PART_BYTES + (1 << 20)] {
+        let took = send(&format!("paced/{bytes}"), bytes).await;
+        assert!(took.as_secs_f64() > 0.95 * bytes as f64 / f64::from(8 << 20), "{took:?}");
+    }
+    // Paced it would take eight seconds.
+    store.hurry(true);
+    let took = send("hurried", 8 * PART_BYTES).await;
+    assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
 fn open(cloud: &Cloud) -> Store {
