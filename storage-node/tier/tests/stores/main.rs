@@ -11,3 +11,4 @@ mod minio;
 #[path = "../ports/mod.rs"]
 mod ports;
 mod suite;
+mod tls;
