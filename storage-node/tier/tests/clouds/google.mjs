@@ -122,7 +122,9 @@ function passOn(incoming, outgoing) {
 }
 
 async function serve(incoming, outgoing) {
-  const chunks = await incoming.toArray();
+  // Who gives an upload up hangs up in the middle of a part.
+  const chunks = await incoming.toArray().catch(() => null);
+  if (chunks === null) return outgoing.destroy();
   try {
     const own = await answer(incoming, Buffer.concat(chunks));
     if (own === null) return passOn(incoming, outgoing);
