@@ -173,7 +173,7 @@ impl StoreCollector {
         Ok(collector)
     }
 
-    fn counters(&self) -> prometheus::Result<[Box<dyn Collector>; 7]> {
+    fn counters(&self) -> prometheus::Result<[Box<dyn Collector>; 8]> {
         let by = |name, help, label| IntCounterVec::new(Opts::new(name, help), &[label]);
         let requests = by(
             "weir_tier_requests_total",
@@ -197,11 +197,16 @@ impl StoreCollector {
             "weir_tier_pack_memory_bytes",
             "Memory that packs are made in: on its way to the store, or kept for the next pack.",
         )?;
+        let hurried = IntGauge::new(
+            "weir_tier_uploads_hurried",
+            "1 while uploads go as fast as they can: somebody waits, or the journal is half full.",
+        )?;
         if let Some(Watched { cold, memory_bytes_max, pack_memory }) = self.watched.lock().clone() {
             let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
             memory.set(signed(cold.memory_bytes()));
             memory_max.set(signed(memory_bytes_max));
             making.set(i64::try_from(pack_memory.bytes()).unwrap_or(i64::MAX));
+            hurried.set(i64::from(cold.store().is_hurried()));
             let (written, read) = cold.disk_bytes();
             disk.with_label_values(&["written"]).inc_by(written as u64);
             disk.with_label_values(&["read"]).inc_by(read as u64);
@@ -227,6 +232,7 @@ impl StoreCollector {
             Box::new(memory),
             Box::new(memory_max),
             Box::new(making),
+            Box::new(hurried),
         ])
     }
 }

@@ -154,9 +154,10 @@ impl Exporter {
     /// who trims can help.
     pub(super) async fn round(&mut self, unreadable: &Unreadable) -> Result<bool, ExporterError> {
         let now = Instant::now();
-        let is_due =
-            (now >= self.next_at && self.has_news()) || (now >= self.next_prompted_at && self.is_awaited());
+        let is_awaited = self.is_awaited();
+        let is_due = (now >= self.next_at && self.has_news()) || (now >= self.next_prompted_at && is_awaited);
         if is_due {
+            let _hurried = is_awaited.then(|| self.tier.cold.store().hurry());
             self.export(unreadable).await?;
         }
         Ok(is_due)

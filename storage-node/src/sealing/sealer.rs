@@ -30,7 +30,8 @@ use crate::tier::{ARCHIVE_EVERY, Tier};
 const ROUND: Duration = Duration::from_millis(250);
 /// After a failure it waits this long.
 pub(super) const PAUSE: Duration = Duration::from_secs(2);
-/// Bytes that are read and compressed at a time: a millisecond or two of the thread that does it.
+/// Bytes that are read and compressed at a time. Less keeps the thread that does it, which others wait for, from
+/// working for long without a pause.
 const STEP_BYTES: u64 = 512 << 10;
 /// Bytes per second at which packs are made while there is room: publishing goes on beside it.
 const PACE_BYTES_PER_SECOND: u64 = 48 << 20;
@@ -260,9 +261,7 @@ impl Sealer {
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt };
         let began = Instant::now();
         let _under_way = self.tier.uploads.begin(&rows);
-        let uploaded = self.upload(shard, &name, &rows).await;
-        self.tier.cold.store().hurry(false);
-        let summary = match uploaded {
+        let summary = match self.upload(shard, &name, &rows).await {
             Err(SealError::Refused(refusal)) if refusal.error_code() == ErrorCode::Corrupt => {
                 for step in steps(&rows) {
                     self.unreadable.look(shard, step).await;
@@ -293,7 +292,7 @@ impl Sealer {
         let identity = PackIdentity { cluster: name.cluster, shard: name.shard, term: name.term };
         let mut writer = PackWriter::new(identity, self.tier.codec, &self.tier.pack_memory);
         let mut upload = self.tier.cold.store().upload(name.to_string());
-        let mut is_paced = false;
+        let (mut is_paced, mut _hurried) = (false, None);
         for step in steps(rows) {
             let began = Instant::now();
             let packed = async {
@@ -317,7 +316,7 @@ impl Sealer {
             let bytes: u64 = step.iter().map(|(_, row)| u64::from(row.len)).sum();
             // Asked at every step: who waits may come while the pack is made.
             let is_urgent = self.is_urgent(&shard.journal.usage());
-            self.tier.cold.store().hurry(is_urgent);
+            _hurried = is_urgent.then(|| self.tier.cold.store().hurry());
             if !is_urgent {
                 is_paced = true;
                 let pace = Duration::from_micros(bytes * 1_000_000 / PACE_BYTES_PER_SECOND);

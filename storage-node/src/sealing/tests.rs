@@ -253,6 +253,36 @@ async fn packs_are_made_without_pauses_up_to_what_somebody_waits_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_waits_for_is_sent_as_fast_as_it_goes() {
+    for (object, is_waited_for) in
+        [(".pack", false), (".pack", true), (".manifest", false), (".manifest", true)]
+    {
+        let faults = Faults::default();
+        let mut play = Play::start(&faults).await;
+        let key = play.create(1, "t").await;
+        play.publish(1, key).await;
+        if is_waited_for {
+            let shard = &play.shards[&ShardId(1)];
+            let entry = shard.state.read().oldest_unsealed().unwrap().index;
+            shard.shared.archive().want(entry);
+        }
+        faults.named(Some((Op::Put, object, Fault::Stalled)));
+        let tier = Arc::clone(&play.tier);
+        let meanwhile = async {
+            faults.stalled(1).await;
+            let is_hurried = tier.cold.store().is_hurried();
+            faults.go_on();
+            is_hurried
+        };
+        let (round, is_hurried) = tokio::join!(play.sealer.round(), meanwhile);
+        round.unwrap();
+        assert_eq!(is_hurried, is_waited_for, "{object}");
+        assert!(!tier.cold.store().is_hurried(), "nobody waits any more");
+        play.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pack_that_another_shard_has_to_wait_for_is_made_without_pauses() {
     let mut play = Play::start(&Faults::default()).await;
     let (first, second) = (play.create(1, "first").await, play.create(2, "second").await);

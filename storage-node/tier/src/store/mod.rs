@@ -29,4 +29,5 @@ pub(crate) use objects::VERIFY_BYTES;
 pub use objects::{Created, Listed, Store, StoreConfig, StoreMetrics};
 pub(crate) use open::make_folder;
 pub use open::{OpenError, check_url};
+pub use pacer::Hurried;
 pub use upload::{PART_BYTES, Upload, Uploaded, requests_of};

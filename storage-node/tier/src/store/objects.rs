@@ -16,7 +16,7 @@ use weir_protocol::checksum::Crc32c;
 
 use super::chunks::{Pieces, Sink, Whole};
 use super::error::StoreError;
-use super::pacer::Pacer;
+use super::pacer::{Hurried, Pacer};
 use crate::pack::PackError;
 use crate::recent::Fading;
 
@@ -189,9 +189,16 @@ impl Store {
         self.config.patience
     }
 
-    /// Whether uploads go as fast as they can from now on, because somebody waits for them, also those under way.
-    pub fn hurry(&self, is_hurried: bool) {
-        self.pacer.hurry(is_hurried);
+    /// Uploads go as fast as they can, also those under way, until what this gives is dropped: somebody waits for them.
+    #[must_use]
+    pub fn hurry(&self) -> Hurried {
+        self.pacer.hurry()
+    }
+
+    /// Whether they do so now.
+    #[must_use]
+    pub fn is_hurried(&self) -> bool {
+        self.pacer.is_hurried()
     }
 
     /// Its counters.

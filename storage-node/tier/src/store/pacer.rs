@@ -1,6 +1,7 @@
 //! When the next bytes of large bodies may go, all of a store together.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,7 +16,8 @@ const LATE_AT_MOST: Duration = Duration::from_millis(4);
 #[derive(Debug)]
 pub(super) struct Pacer {
     bytes_per_second: u64,
-    is_hurried: AtomicBool,
+    /// For how many it does not hold anybody.
+    hurried: AtomicUsize,
     /// Everything that was let go may be sent by then. None before the first.
     next: Mutex<Option<Instant>>,
 }
@@ -25,19 +27,24 @@ impl Pacer {
     pub(super) fn new(bytes_per_second: u64) -> Self {
         Self {
             bytes_per_second: bytes_per_second.max(1),
-            is_hurried: AtomicBool::new(false),
+            hurried: AtomicUsize::new(0),
             next: Mutex::default(),
         }
     }
 
-    /// Whether everything goes at once from now on.
-    pub(super) fn hurry(&self, is_hurried: bool) {
-        self.is_hurried.store(is_hurried, Ordering::Relaxed);
+    /// Everything goes at once from now on.
+    pub(super) fn hurry(self: &Arc<Self>) -> Hurried {
+        self.hurried.fetch_add(1, Ordering::Relaxed);
+        Hurried(Arc::clone(self))
+    }
+
+    pub(super) fn is_hurried(&self) -> bool {
+        self.hurried.load(Ordering::Relaxed) > 0
     }
 
     /// When `bytes` that are asked for at `now` may go; they count from here on.
     pub(super) fn take(&self, bytes: usize, now: Instant) -> Instant {
-        if self.is_hurried.load(Ordering::Relaxed) {
+        if self.is_hurried() {
             return now;
         }
         // In microseconds a rate of terabytes would be none.
@@ -48,6 +55,16 @@ impl Pacer {
         let at = next.map_or(earliest, |next| next.max(earliest));
         *next = Some(at + takes);
         at.max(now)
+    }
+}
+
+/// Somebody waits for what is sent, until this is dropped.
+#[derive(Debug)]
+pub struct Hurried(Arc<Pacer>);
+
+impl Drop for Hurried {
+    fn drop(&mut self) {
+        self.0.hurried.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -101,12 +118,14 @@ mod tests {
 
     #[test]
     fn hurried_everything_goes_at_once_and_later_it_is_paced_again() {
-        let (pacer, now) = (Pacer::new(1_000), Instant::now());
+        let (pacer, now) = (Arc::new(Pacer::new(1_000)), Instant::now());
         assert_eq!(pacer.take(1_000, now), now);
         assert!(pacer.take(1_000, now) > now + SECOND / 2);
-        pacer.hurry(true);
+        let both = (pacer.hurry(), pacer.hurry());
         assert_eq!(pacer.take(1_000_000, now), now);
-        pacer.hurry(false);
+        drop(both.0);
+        assert_eq!(pacer.take(1_000_000, now), now, "one of them still waits");
+        drop(both.1);
         let behind = pacer.take(1, now) - now;
         assert!(
             behind > SECOND && behind < 3 * SECOND,

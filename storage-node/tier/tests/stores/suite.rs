@@ -170,7 +170,7 @@ async fn an_upload_goes_at_its_pace_unless_somebody_waits() {
         assert!(took.as_secs_f64() > 0.95 * bytes as f64 / f64::from(8 << 20), "{took:?}");
     }
     // Paced it would take eight seconds.
-    store.hurry(true);
+    let _hurried = store.hurry();
     let took = send("hurried", 8 * PART_BYTES).await;
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
