@@ -20,10 +20,8 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions};
 use tokio::time::{Instant, Sleep};
 
-use super::pacer::Pacer;
+use super::pacer::{LARGE_BYTES, Pacer};
 
-/// Bodies of this size and more are paced.
-const LARGE_BYTES: usize = 1 << 20;
 /// Bytes that go at a time: at a pace of 60 MiB/s about one a millisecond, which is what timers can do.
 const PIECE_BYTES: usize = 64 << 10;
 

@@ -15,6 +15,7 @@
 mod chunks;
 mod client;
 mod error;
+mod folder;
 mod names;
 mod objects;
 mod open;

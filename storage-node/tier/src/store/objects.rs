@@ -42,7 +42,7 @@ pub struct StoreConfig {
     pub patience: Duration,
     /// Bytes of parts that are being uploaded, all uploads together; at least one part goes. Default 32 MiB.
     pub upload_bytes_max: usize,
-    /// Bytes per second at which large bodies go to a store that is no folder, all uploads together, unless they are
+    /// Bytes per second at which large objects go to the store, all uploads together, unless they are
     /// [hurried](Store::hurry). More if all parts that are under way would take more than a quarter of
     /// [`StoreConfig::patience`]. Default 60 MiB/s.
     pub upload_bytes_per_second: u64,

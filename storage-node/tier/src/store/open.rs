@@ -16,6 +16,7 @@ use url::Url;
 
 use super::client::PacedConnector;
 use super::error::StoreError;
+use super::folder::PacedFolder;
 use super::objects::{Store, StoreConfig};
 use super::pacer::Pacer;
 
@@ -100,7 +101,7 @@ impl Store {
             Kind::Folder(path) => {
                 let inner = folder(&path, config.makes_folder)?;
                 root = Some(path.into());
-                (Arc::new(inner), None)
+                (Arc::new(PacedFolder::new(inner, Arc::clone(&pacer))), None)
             }
             Kind::S3 => s3(&config, &pacer).map_err(settings)?,
             Kind::Google => gcs(&config, &pacer).map_err(settings)?,

@@ -7,6 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+/// What is smaller than this goes at once.
+pub(super) const LARGE_BYTES: usize = 1 << 20;
 /// What could have gone within this time may still go at once; what could have gone before may not. So a timer that
 /// fires late by a millisecond or two takes nothing from the rate, and a store that took nothing for a second gets no
 /// burst.

@@ -10,6 +10,7 @@ use weir_protocol::checksum::Crc32c;
 
 use super::error::StoreError;
 use super::objects::{Store, VERIFY_BYTES};
+use super::pacer::LARGE_BYTES;
 
 /// Bytes of a part; the last one of an object is smaller. An object that fits one part is sent in one request.
 /// Above the 5 MiB that S3 asks for, and the same for all parts, as some of its compatibles ask for.
@@ -132,7 +133,7 @@ impl Upload {
     }
 
     async fn complete(&mut self) -> Result<(), StoreError> {
-        if self.multipart.is_none() {
+        if self.multipart.is_none() && !self.flows_in_parts() {
             let permit = permit(Arc::clone(&self.store.budget), self.buffered).await;
             let (payload, length) = self.part();
             let path = self.store.path(&self.name);
@@ -154,11 +155,16 @@ impl Upload {
         while let Some(part) = self.parts.join_next().await {
             done(&self.name, part)?;
         }
-        let multipart = self.multipart.as_mut().expect("begun, or it would have gone in one request");
+        let multipart = self.multipart.as_mut().expect("begun above if not before");
         self.store.in_time(&self.name, multipart.complete()).await?;
         self.store.arranged();
         self.multipart = None;
         Ok(())
+    }
+
+    /// The store is a folder, which is written at a pace in parts alone.
+    fn flows_in_parts(&self) -> bool {
+        self.store.root.is_some() && self.buffered >= LARGE_BYTES
     }
 
     async fn send_part(&mut self) -> Result<(), StoreError> {
