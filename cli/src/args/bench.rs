@@ -166,7 +166,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, default_value_t = 10, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seconds: u64,
     /// Object store that messages go to after a second, as `weir dev` takes it; each run has a folder of its own
-    /// there, `bench-…`, which stays [default: none]
+    /// there, `bench-…`, which stays (but for `local`, which is in the run's data directory) [default: none]
     #[arg(long, value_name = "URL", conflicts_with = "running")]
     pub(crate) object_store: Option<String>,
 }

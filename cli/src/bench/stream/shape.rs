@@ -18,6 +18,8 @@ use crate::bench::target::Setup;
 const WINDOW_BYTES: u64 = 4 << 20;
 /// Bytes of messages in one batch at most; a batch of more is refused.
 const BATCH_BYTES: u64 = 1 << 20;
+/// The object store that is a folder in the data directory.
+const LOCAL: &str = "local";
 /// Bytes of a message, where nothing else is said.
 const PAYLOAD: usize = 1_024;
 
@@ -96,7 +98,11 @@ impl Shape {
         };
         let case = if args.clients > 1 { format!("{case}, {} clients", args.clients) } else { case };
         let case = if args.together > 1 { format!("{case}, {} together", args.together) } else { case };
-        let case = if args.object_store.is_some() { format!("{case}, object store") } else { case };
+        let case = match args.object_store.as_deref() {
+            None => case,
+            Some(LOCAL) => format!("{case}, local object store"),
+            Some(_) => format!("{case}, object store"),
+        };
         Self {
             workload: workload.to_owned(),
             case,
@@ -267,6 +273,8 @@ impl Shape {
             let is_cold = args.stream.object_store.is_some();
             let is_internal = args.stream.transport == Transport::Internal;
             ensure!(!(is_cold && is_internal), "--transport: the product is restored with its gateway");
+            let is_local = args.stream.object_store.as_deref() == Some(LOCAL);
+            ensure!(!is_local, "--object-store: a restore is from a store outside of the data directory");
             let consumption = if is_cold { Consumption::Cold } else { Consumption::Replay };
             let messages = Some(messages);
             Ok(Self { topics, warmup, readers, messages, consumption, ..shape })
@@ -297,10 +305,11 @@ impl Shape {
     pub(super) fn setup(&self) -> Setup {
         let mut options = Vec::new();
         if let Some(url) = &self.object_store {
-            let often = ["--seal-after-ms", "1000", "--snapshot-every-ms", "1000"];
-            options.extend(["--object-store", url].into_iter().chain(often).map(str::to_owned));
+            options.extend(["--object-store", url, "--seal-after-ms", "1000"].map(str::to_owned));
         }
         if self.consumption == Consumption::Cold {
+            // A restore finds what a manifest names, which is waited for.
+            options.extend(["--snapshot-every-ms", "1000"].map(str::to_owned));
             // What is read the second time is all in memory then, and what was read before it is not: blocks
             // carry what a message carries besides its payload.
             let bytes = 5 * self.messages.unwrap_or(0) * u64::from(self.writers) * self.payload as u64;
@@ -324,8 +333,11 @@ fn unusual(args: &QueueArgs) -> String {
     }
 }
 
-/// A folder in an object store that no other run has.
+/// A folder in an object store that no other run has; one in the data directory is the run's own.
 fn folder(url: &str) -> String {
+    if url == LOCAL {
+        return url.to_owned();
+    }
     let run = ulid::Ulid::new().to_string().to_lowercase();
     format!("{}/bench-{run}", url.trim_end_matches('/'))
 }
