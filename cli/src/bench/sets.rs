@@ -55,6 +55,7 @@ const PROOF: &[Repeated] = &[
     (1, "smoke"),
     (1, "steady --rate 2k --writers 4 --readers 4 --clients 3 --seconds 1 --warmup 1"),
     (1, "steady --rate 2k --writers 2 --readers 4 --transport internal --seconds 1 --warmup 1"),
+    (1, "steady --rate 2k --writers 2 --readers 2 --object-store local --seconds 2 --warmup 1"),
     (1, "payload --size 100B,1MiB --seconds 1 --warmup 1"),
     (1, "burst --messages 20000"),
     (1, "fan-out --readers 4 --rate 1k --seconds 1 --warmup 1"),
