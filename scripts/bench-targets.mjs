@@ -31,10 +31,10 @@ export function targets(sets, spread) {
   const beside = (name, way) => ratios(cost(name, way), cost(name));
   // Of one set alone, with a store on the same processors or apart: both sides took turns there.
   const stored = (name) => (sets.find(({ set }) => set === name)?.cases ?? []).filter((it) => it.runs > 0);
-  const pair = (set, rate, of) =>
-    [", object store", ""].map((way) => of(stored(set).find((it) => it.workload === "steady" && it.case === `${rate}, 10 writers, 10 readers, 1024 B${way}`)) ?? []);
+  const pair = (set, rate, of, store = ", object store") =>
+    [store, ""].map((way) => of(stored(set).find((it) => it.workload === "steady" && it.case === `${rate}, 10 writers, 10 readers, 1024 B${way}`)) ?? []);
   const sealing = (set, rate, name, factor) => ratios(...pair(set, rate, (it) => it?.figures[name]), factor);
-  const sealed = (set, rate, name, percentile) => ratios(...pair(set, rate, (it) => it?.latencies[name]?.[percentile]));
+  const sealed = (set, rate, store) => ratios(...pair(set, rate, (it) => it?.latencies.confirm?.p99, store));
   const apart = stored("apart").find((it) => it.workload === "catch-up" && /× 1 readers,.*cold$/.test(it.case))?.figures.read_per_bare_gets_pct ?? [];
   const commits = (width) =>
     row(`journal group commit, ${width.toLocaleString("en-US")} outstanding`, "≥ 90 % of a bare write-and-sync loop", figure("journal commit", new RegExp(`^${width} outstanding`), "of_bare_loop_pct"), "%", (it) => it >= 90, "`--set benches`");
@@ -83,9 +83,10 @@ export function targets(sets, spread) {
     row("1,000 readers of what is cold: bytes got from the store", "each once", figure("catch-up", /× 1000 readers,.*cold$/, "get_bytes_per_object_byte"), "times the objects' bytes", (it) => it <= 1.1, "`--set cold`"),
     row("publishing as fast as it goes while sealing, beside without", "≥ 85 %", sealing("cold", "max", "confirmed_per_s", 100), "%", (it) => it >= 85, "`--set cold`"),
     row("the same with the store over that link", "≥ 85 %", sealing("apart", "max", "confirmed_per_s", 100), "%", (it) => it >= 85, "`--set apart`"),
-    row("p99 of confirms at 10k/s while sealing, beside without", "≤ 1.1 times", sealed("cold", "10k/s", "confirm", "p99"), "times", (it) => it <= 1.1, "`--set cold`"),
-    row("the same at 50k/s", "≤ 1.1 times", sealed("cold", "50k/s", "confirm", "p99"), "times", (it) => it <= 1.1, "`--set cold`"),
-    row("at 10k/s with the store over that link", "≤ 1.1 times", sealed("apart", "10k/s", "confirm", "p99"), "times", (it) => it <= 1.1, "`--set apart`"),
-    row("at 50k/s with the store over that link", "≤ 1.1 times", sealed("apart", "50k/s", "confirm", "p99"), "times", (it) => it <= 1.1, "`--set apart`"),
+    ...["10k/s", "50k/s"].flatMap((rate) => [
+      row(`p99 of confirms at ${rate} while sealing to a folder on the same disk, beside without`, "≤ 1.1 times", sealed("cold", rate, ", local object store"), "times", (it) => it <= 1.1, "`--set cold`"),
+      row("the same with the store over that link", "≤ 1.1 times", sealed("apart", rate), "times", (it) => it <= 1.1, "`--set apart`"),
+      row("the same with MinIO on the same two processors, whose own work is in it", "≤ 1.1 times", sealed("cold", rate), "times", (it) => it <= 1.1, "`--set cold`"),
+    ]),
   ];
 }
