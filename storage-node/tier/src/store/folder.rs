@@ -22,6 +22,7 @@ use object_store::{
 use tokio::time::Instant;
 
 use super::pacer::Pacer;
+use super::staged::staged;
 
 /// Bytes that are written at a time: at a pace of 60 MiB/s one in four milliseconds.
 const PIECE_BYTES: usize = 256 << 10;
@@ -90,7 +91,7 @@ impl ObjectStore for PacedFolder {
 #[derive(Debug)]
 struct PacedUpload {
     upload: Box<dyn MultipartUpload>,
-    /// The file that it is written to.
+    /// The file that it is written to: the names of packs and snapshots are used once.
     staged: PathBuf,
     /// Bytes of all parts so far, written or not.
     begun: u64,
@@ -116,7 +117,8 @@ impl MultipartUpload for PacedUpload {
                 tokio::time::sleep_until(pacer.take(bytes, Instant::now())).await;
                 write.await?;
                 let staged = staged.clone();
-                // Whatever becomes of it, the sync at the end has the last word.
+                // Whatever becomes of it, the sync at the end has the last word: the library's handle was open before,
+                // so what the system could not write meanwhile is reported to it, and to no handle that is gone.
                 let _ = tokio::task::spawn_blocking(move || begin_to_write(&staged, place)).await;
             }
             Ok(())
@@ -131,14 +133,6 @@ impl MultipartUpload for PacedUpload {
     async fn abort(&mut self) -> Result<()> {
         self.upload.abort().await
     }
-}
-
-/// The file that the library writes first, if nobody wrote an object of that name before: the names of packs and
-/// snapshots are used once.
-fn staged(object: PathBuf) -> PathBuf {
-    let mut name = object.into_os_string();
-    name.push("#1");
-    name.into()
 }
 
 /// Has the system begin to take a part of a file to its disk, and waits for none of it. A part that is still to be
@@ -164,6 +158,8 @@ mod tests {
     use object_store::ObjectStoreExt as _;
 
     use super::*;
+    use crate::store::pacer::LARGE_BYTES;
+    use crate::store::{Store, StoreConfig};
 
     fn store(dir: &tempfile::TempDir, bytes_per_second: u64) -> PacedFolder {
         let folder = LocalFileSystem::new_with_prefix(dir.path()).unwrap().with_fsync(true);
@@ -194,6 +190,28 @@ mod tests {
         assert!(read == whole, "something else was written");
         // The last piece goes when those before it have had their time.
         assert!(took > Duration::from_millis(650) && took < Duration::from_millis(950), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_object_of_a_folder_goes_at_the_rate_unless_somebody_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let (upload_bytes_per_second, patience) = (1 << 20, Duration::from_secs(1_000));
+        let url = format!("file://{}", dir.path().display());
+        let config = StoreConfig { upload_bytes_per_second, patience, ..StoreConfig::new(url) };
+        let store = Store::open(config).unwrap();
+        let send = async |name: &str, bytes: usize| {
+            let (began, mut upload) = (Instant::now(), store.upload(name));
+            upload.write(vec![1; bytes].into()).await.unwrap();
+            assert_eq!(upload.finish().await.unwrap().bytes, bytes as u64);
+            began.elapsed()
+        };
+        let took = send("large", 3 * LARGE_BYTES).await;
+        assert!(took > Duration::from_millis(2_600) && took < Duration::from_secs(4), "{took:?}");
+        let small = send("small", LARGE_BYTES - 1).await;
+        let hurried = store.hurry();
+        let fast = send("hurried", 3 * LARGE_BYTES).await;
+        drop(hurried);
+        assert!(small.max(fast) < Duration::from_millis(500), "{small:?}, {fast:?}");
     }
 
     #[tokio::test]

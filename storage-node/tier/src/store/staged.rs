@@ -60,6 +60,13 @@ fn delete_in(folder: &Path, before: SystemTime) -> io::Result<(Vec<PathBuf>, usi
     Ok((below, deleted))
 }
 
+/// The file that the library writes first for the object at this path, if nobody wrote one of that name before.
+pub(super) fn staged(object: PathBuf) -> PathBuf {
+    let mut name = object.into_os_string();
+    name.push("#1");
+    name.into()
+}
+
 /// As the library names a file that is no object yet.
 fn is_staged(name: &OsStr) -> bool {
     let number = name.to_str().and_then(|name| name.split_once('#')).map(|(_, number)| number);
