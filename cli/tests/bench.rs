@@ -388,6 +388,12 @@ fn a_set_that_is_not_there_is_refused_with_those_that_are() {
 }
 
 #[test]
+fn a_store_that_no_restore_can_be_from_is_refused_with_what_to_name_instead() {
+    let output = bench(&["catch-up", "--object-store", "local", "--size", "4MiB"]);
+    assert!(!output.status.success() && said(&output).contains("file:///FOLDER"), "{}", said(&output));
+}
+
+#[test]
 fn a_set_goes_on_where_it_was_left_and_begins_anew_for_another_build() {
     let dir = dir();
     let out = dir.path().join("results.json");

@@ -36,7 +36,7 @@ use trial::Tried;
 pub use uploads::Uploads;
 
 /// What the setting says for a store inside the data directory.
-const LOCAL: &str = "local";
+pub const LOCAL: &str = "local";
 /// Where that is.
 const LOCAL_FOLDER: &str = "objects";
 /// Where the cache keeps blocks inside the data directory.

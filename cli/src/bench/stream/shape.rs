@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use weir_protocol::rpc::Level;
+use weir_storage_node::tier::LOCAL;
 
 use super::worker::{Fates, PULL_MAX};
 use crate::args::{
@@ -18,8 +19,6 @@ use crate::bench::target::Setup;
 const WINDOW_BYTES: u64 = 4 << 20;
 /// Bytes of messages in one batch at most; a batch of more is refused.
 const BATCH_BYTES: u64 = 1 << 20;
-/// The object store that is a folder in the data directory.
-const LOCAL: &str = "local";
 /// Bytes of a message, where nothing else is said.
 const PAYLOAD: usize = 1_024;
 
@@ -274,7 +273,10 @@ impl Shape {
             let is_internal = args.stream.transport == Transport::Internal;
             ensure!(!(is_cold && is_internal), "--transport: the product is restored with its gateway");
             let is_local = args.stream.object_store.as_deref() == Some(LOCAL);
-            ensure!(!is_local, "--object-store: a restore is from a store outside of the data directory");
+            ensure!(
+                !is_local,
+                "--object-store: a restore is from outside of the data directory; name a folder as file:///FOLDER"
+            );
             let consumption = if is_cold { Consumption::Cold } else { Consumption::Replay };
             let messages = Some(messages);
             Ok(Self { topics, warmup, readers, messages, consumption, ..shape })
