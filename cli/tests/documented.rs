@@ -340,9 +340,9 @@ fn null_in_a_configuration_is_as_if_it_were_left_out_and_the_document_says_where
     }
 }
 
-/// A body's fields are described by one type, several, or one of several schemas.
+/// A body's fields are described by one type, several, or any of several schemas.
 fn takes_null(told: &Value) -> bool {
-    match (&told["type"], &told["oneOf"]) {
+    match (&told["type"], &told["anyOf"]) {
         (Value::Array(types), _) => types.contains(&json!("null")),
         (_, Value::Array(several)) => several.iter().any(|one| one["type"] == "null"),
         _ => false,
@@ -350,7 +350,7 @@ fn takes_null(told: &Value) -> bool {
 }
 
 fn inner_of(told: &Value) -> Option<String> {
-    let several = told["oneOf"].as_array()?;
+    let several = told["anyOf"].as_array()?;
     let target = several.iter().find_map(|one| one["$ref"].as_str())?;
     Some(target.rsplit('/').next()?.to_owned())
 }

@@ -625,7 +625,7 @@ export interface paths {
         put?: never;
         /**
          * Publish one message
-         * @description The body is the payload. It is stored unchanged, with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`.
+         * @description The body is the payload, of any type; of a length of 0 it is an empty message. It is stored unchanged, with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`.
          *
          *     CloudEvents: `ce-*` headers are stored as attributes; a body of `application/cloudevents+json` is one event in structured mode.
          *
@@ -671,7 +671,7 @@ export interface paths {
         put?: never;
         /**
          * Publish many messages
-         * @description Each line of NDJSON is one `BatchLine`. Results are in the order of the input. Headers that describe a single message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) are refused by name, because each message carries its own.
+         * @description Each line of NDJSON is one `BatchLine`: the schema is that of a line. Results are in the order of the input. Headers that describe a single message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) are refused by name, because each message carries its own.
          *
          *     Errors: `unsupported_media_type` for any other form, and for a `Content-Encoding`; `not_supported` for `Idempotency-Key`, `If-Match` and `If-None-Match`, which are about one message.
          *
@@ -780,52 +780,32 @@ export interface components {
     schemas: {
         /** @description One line of an NDJSON batch. At most one of `data` and `data_base64`. */
         BatchLine: {
-            /**
-             * @description Key.
-             * @default null
-             */
-            key: string | null;
-            /**
-             * @description User headers.
-             * @default {}
-             */
-            headers: {
+            /** @description Key. */
+            key?: string | null;
+            /** @description User headers. */
+            headers?: {
                 [key: string]: string;
             };
             /**
              * @description Content type; the topic's by default. If it has none: `application/json` with `data` (also if the topic's is
              *     neither JSON nor text), `application/octet-stream` with `data_base64`.
-             * @default null
              */
-            content_type: string | null;
+            content_type?: string | null;
             /** @description The payload as a JSON value; with a `text/*` content type a string is its text. */
             data?: unknown;
-            /**
-             * @description The payload in Base64.
-             * @default null
-             */
-            data_base64: string | null;
-            /**
-             * @description Not to be delivered by queue subscriptions before this time (RFC 3339).
-             * @default null
-             */
-            deliver_at: string | null;
+            /** @description The payload in Base64. */
+            data_base64?: string | null;
+            /** @description Not to be delivered by queue subscriptions before this time (RFC 3339). */
+            deliver_at?: string | null;
             /**
              * Format: int64
              * @description Time to live for queue subscriptions, in milliseconds.
-             * @default null
              */
-            ttl_ms: number | null;
-            /**
-             * @description W3C trace context; the request's by default.
-             * @default null
-             */
-            traceparent: string | null;
-            /**
-             * @description W3C trace context, vendor part; the request's by default, unless `traceparent` is given.
-             * @default null
-             */
-            tracestate: string | null;
+            ttl_ms?: number | null;
+            /** @description W3C trace context; the request's by default. */
+            traceparent?: string | null;
+            /** @description W3C trace context, vendor part; the request's by default, unless `traceparent` is given. */
+            tracestate?: string | null;
         };
         /** @description The answer to a batch, one result per message in input order. */
         BatchPublished: {
@@ -851,6 +831,45 @@ export interface components {
         } | {
             /** @description Why. */
             problem: components["schemas"]["Problem"];
+        };
+        /**
+         * @description An event in the JSON format of CloudEvents 1.0. What else it has are extension attributes: texts, numbers
+         *     and booleans with names of `a`–`z` and `0`–`9`. At most one of `data` and `data_base64`; `null` is as if
+         *     it were left out, except for `data`.
+         * @example {
+         *       "data": {
+         *         "total": 10
+         *       },
+         *       "datacontenttype": "application/json",
+         *       "id": "7",
+         *       "source": "/shop",
+         *       "specversion": "1.0",
+         *       "type": "order.placed"
+         *     }
+         */
+        CloudEvent: {
+            /** @description `1.0`. */
+            specversion: string;
+            /** @description Unique for the source. */
+            id: string;
+            /** @description Where it happened, a URI reference. */
+            source: string;
+            /** @description What happened. */
+            type: string;
+            /** @description What of the source it is about. */
+            subject?: string | null;
+            /** @description When it happened (RFC 3339). */
+            time?: string | null;
+            /** @description Media type of the data; `application/json` if there is none. */
+            datacontenttype?: string | null;
+            /** @description Schema of the data, a URI. */
+            dataschema?: string | null;
+            /** @description The message's key. */
+            partitionkey?: string | null;
+            /** @description The payload, if it is JSON or a text. */
+            data?: unknown;
+            /** @description Any other payload in Base64. */
+            data_base64?: string | null;
         };
         /**
          * @description Whether older records of a key are dropped.
@@ -887,74 +906,60 @@ export interface components {
             /**
              * Format: int64
              * @description Partition that the positions below are of.
-             * @default null
              */
-            partition: number;
+            partition?: number;
             /**
              * Format: int64
              * @description End of the partition (`beyond_tail`, `tail_mismatch`).
-             * @default null
              */
-            tail: number;
-            /**
-             * @description Tail tag for `If-Match` (`tail_mismatch`), or the tag of the configuration (`version_mismatch`).
-             * @default null
-             */
-            etag: string;
+            tail?: number;
+            /** @description Tail tag for `If-Match` (`tail_mismatch`), or the tag of the configuration (`version_mismatch`). */
+            etag?: string;
             /**
              * Format: int64
              * @description Earliest offset that still exists (`offset_trimmed`).
-             * @default null
              */
-            earliest: number;
+            earliest?: number;
             /**
              * Format: int64
              * @description No message before it exists; mostly it is the next that does, or the end (`compacted`).
-             * @default null
              */
-            next: number;
+            next?: number;
             /**
              * Format: int64
              * @description Sequence number the producer was expected to send (`producer_gap`).
-             * @default null
              */
-            expected_seq: number;
+            expected_seq?: number;
             /**
              * Format: int64
              * @description Highest sequence number accepted (`seq_overlap`, `seq_too_old`).
-             * @default null
              */
-            last_seq: number;
+            last_seq?: number;
             /**
              * Format: int64
              * @description The producer's current epoch (`stale_epoch`).
-             * @default null
              */
-            epoch: number;
+            epoch?: number;
             /**
              * Format: int64
              * @description Current incarnation of the topic (`incarnation_gone`).
-             * @default null
              */
-            incarnation: number;
+            incarnation?: number;
             /**
              * Format: int64
              * @description Current version of the configuration (`version_mismatch`).
-             * @default null
              */
-            config_version: number;
+            config_version?: number;
             /**
              * Format: int64
              * @description Delivery that took a lost lease's place, its number among those of the message (`lease_lost`).
-             * @default null
              */
-            attempt: number;
+            attempt?: number;
             /**
              * Format: int64
              * @description Its fence (`lease_lost`).
-             * @default null
              */
-            fence: number;
+            fence?: number;
         };
         /**
          * @description An object that messages of a partition could not be read from: it is gone, or not what was written. Told
@@ -1109,10 +1114,7 @@ export interface components {
          *     }
          */
         ForkSubscription: {
-            /**
-             * @description Name of the new subscription, in the same namespace.
-             * @default
-             */
+            /** @description Name of the new subscription, in the same namespace. */
             name: string;
             /**
              * @description As it stood when: `now`; the `undo` of a seek: right before that; or `ts:` and RFC 3339 or
@@ -1121,8 +1123,11 @@ export interface components {
              * @default now
              */
             at: string | null;
-            /** @default {} */
-            config: components["schemas"]["SubscriptionPatch"];
+            /**
+             * @description What is configured otherwise than the subscription that is forked. `mode`, `topics`, `start` and
+             *     `order` are its own.
+             */
+            config?: components["schemas"]["SubscriptionPatch"];
         };
         /** @description What a subscription began as. */
         ForkedFrom: {
@@ -1468,20 +1473,6 @@ export interface components {
              */
             version: number;
         };
-        /** @description What an administrator sets. Fields that are left out take their default. */
-        NamespaceConfig: {
-            /**
-             * @description Publishing to a topic that does not exist creates it with the defaults.
-             * @default false
-             */
-            auto_create: boolean;
-            /**
-             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`.
-             *     There is no wildcard.
-             * @default []
-             */
-            cors_origins: string[];
-        };
         /** @description A page of namespaces, in name order. */
         NamespacePage: {
             /** @description The namespaces. */
@@ -1491,16 +1482,10 @@ export interface components {
         };
         /** @description Changes to a namespace. Fields that are left out stay. */
         NamespacePatch: {
-            /**
-             * @description Publishing to a topic that does not exist creates it with the defaults.
-             * @default null
-             */
-            auto_create: boolean | null;
-            /**
-             * @description Browser origins that may use it, as browsers send them.
-             * @default null
-             */
-            cors_origins: string[] | null;
+            /** @description Publishing to a topic that does not exist creates it with the defaults. */
+            auto_create?: boolean | null;
+            /** @description Browser origins that may use it, as browsers send them. */
+            cors_origins?: string[] | null;
         };
         /** @description What an administrator sets. Fields that are left out take their default. */
         NamespaceSettings: {
@@ -1512,9 +1497,8 @@ export interface components {
             /**
              * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`.
              *     There is no wildcard.
-             * @default []
              */
-            cors_origins: string[] | null;
+            cors_origins?: string[] | null;
         };
         /** @description Where to read on. */
         Next: number | string;
@@ -1795,35 +1779,30 @@ export interface components {
             /**
              * Format: int64
              * @description Most messages; 32 by default.
-             * @default null
              */
-            max: number | null;
+            max?: number | null;
             /**
              * Format: int64
              * @description Stop at this many encoded bytes; 1 MiB by default. One message is always given.
-             * @default null
              */
-            max_bytes: number | null;
+            max_bytes?: number | null;
             /**
              * Format: int64
              * @description With nothing to lease, wait up to this many milliseconds; 0 by default.
-             * @default null
              */
-            wait_ms: number | null;
+            wait_ms?: number | null;
             /**
              * Format: int64
              * @description How long the messages are leased, milliseconds; as the subscription says by default.
-             * @default null
              */
-            lease_ms: number | null;
+            lease_ms?: number | null;
             /**
              * @description Who takes them, shown in the list of leases; at most 255 bytes. Of a stream it must be given, and be
              *     nobody else's.
-             * @default null
              */
-            holder: string | null;
-            /** @default null */
-            scope: null | components["schemas"]["PullScope"];
+            holder?: string | null;
+            /** @description `partition`: only messages of one partition, which a settle that publishes needs. `any` by default. */
+            scope?: components["schemas"]["PullScope"] | null;
         };
         /**
          * @description Where the messages of one pull may come from.
@@ -1864,8 +1843,8 @@ export interface components {
          *     }
          */
         Purge: {
-            /** @default null */
-            what: null | components["schemas"]["PurgeWhat"];
+            /** @description `all` by default. */
+            what?: components["schemas"]["PurgeWhat"] | null;
         };
         /**
          * @description What a purge takes.
@@ -2053,39 +2032,27 @@ export interface components {
          *     }
          */
         Redrive: {
-            /**
-             * @description These; without any, the oldest of each partition.
-             * @default []
-             */
-            ids: string[];
+            /** @description These; without any, the oldest of each partition. */
+            ids?: string[];
             /**
              * Format: int64
              * @description At most this many; 100 by default.
-             * @default null
              */
-            max: number | null;
-            /**
-             * @description Only those that this matches.
-             * @default null
-             */
-            filter: string | null;
+            max?: number | null;
+            /** @description Only those that this matches. */
+            filter?: string | null;
             /**
              * Format: int64
              * @description At most this many a second. What does not fit into 20 seconds is left for the next request.
-             * @default null
              */
-            rate: number | null;
+            rate?: number | null;
             /**
              * Format: int64
              * @description Stop when this many of one partition are dead again; 10 by default, 0 never.
-             * @default null
              */
-            stop_after: number | null;
-            /**
-             * @description `next` of the answer before; with `ids`, the same ones again.
-             * @default null
-             */
-            cursor: string | null;
+            stop_after?: number | null;
+            /** @description `next` of the answer before; with `ids`, the same ones again. */
+            cursor?: string | null;
         };
         /**
          * @description What a redrive did.
@@ -2131,21 +2098,18 @@ export interface components {
             /**
              * Format: int64
              * @description Records older than this many milliseconds.
-             * @default null
              */
-            age_ms: number | null;
+            age_ms?: number | null;
             /**
              * Format: int64
              * @description Per partition: the oldest records beyond this many encoded bytes.
-             * @default null
              */
-            bytes: number | null;
+            bytes?: number | null;
             /**
              * Format: int64
              * @description Per partition: the oldest records beyond this many.
-             * @default null
              */
-            records: number | null;
+            records?: number | null;
             /**
              * @description Also the oldest batches that every subscription has settled. A topic without subscriptions keeps its messages.
              * @default false
@@ -2157,47 +2121,38 @@ export interface components {
             /**
              * Format: int64
              * @description Records older than this many milliseconds.
-             * @default null
              */
-            age_ms: number | null;
+            age_ms?: number | null;
             /**
              * Format: int64
              * @description Per partition: the oldest records beyond this many encoded bytes.
-             * @default null
              */
-            bytes: number | null;
+            bytes?: number | null;
             /**
              * Format: int64
              * @description Per partition: the oldest records beyond this many.
-             * @default null
              */
-            records: number | null;
-            /**
-             * @description Also the oldest batches that every subscription has settled. A topic without subscriptions keeps its messages.
-             * @default null
-             */
-            until_settled: boolean | null;
+            records?: number | null;
+            /** @description Also the oldest batches that every subscription has settled. A topic without subscriptions keeps its messages. */
+            until_settled?: boolean | null;
         };
         /** @description What is removed. Absent limits mean unlimited. */
         RetentionSettings: {
             /**
              * Format: int64
              * @description Records older than this many milliseconds.
-             * @default null
              */
-            age_ms: number | null;
+            age_ms?: number | null;
             /**
              * Format: int64
              * @description Per partition: the oldest records beyond this many encoded bytes.
-             * @default null
              */
-            bytes: number | null;
+            bytes?: number | null;
             /**
              * Format: int64
              * @description Per partition: the oldest records beyond this many.
-             * @default null
              */
-            records: number | null;
+            records?: number | null;
             /**
              * @description Also the oldest batches that every subscription has settled. A topic without subscriptions keeps its messages.
              * @default false
@@ -2216,11 +2171,8 @@ export interface components {
              *     Or `undo`, with `undo`.
              */
             to: string | number;
-            /**
-             * @description With `"to": "undo"`: the `undo` of the answer to the seek or purge that is to be undone.
-             * @default null
-             */
-            undo: string | null;
+            /** @description With `"to": "undo"`: the `undo` of the answer to the seek or purge that is to be undone. */
+            undo?: string | null;
         };
         /**
          * @description What a seek did, or would do.
@@ -2325,31 +2277,16 @@ export interface components {
          *     }
          */
         Settle: {
-            /**
-             * @description Done: never delivered again.
-             * @default []
-             */
-            ack: string[];
-            /**
-             * @description Failed: delivered again after a delay.
-             * @default []
-             */
-            nack: components["schemas"]["Rejection"][];
-            /**
-             * @description Held longer.
-             * @default []
-             */
-            extend: components["schemas"]["Extension"][];
-            /**
-             * @description Given up: a dead letter.
-             * @default []
-             */
-            dead: components["schemas"]["Dismissal"][];
-            /**
-             * @description Published in the same step, all or nothing with the leases, which then are of one partition.
-             * @default []
-             */
-            publish: components["schemas"]["OutputMessage"][];
+            /** @description Done: never delivered again. */
+            ack?: string[];
+            /** @description Failed: delivered again after a delay. */
+            nack?: components["schemas"]["Rejection"][];
+            /** @description Held longer. */
+            extend?: components["schemas"]["Extension"][];
+            /** @description Given up: a dead letter. */
+            dead?: components["schemas"]["Dismissal"][];
+            /** @description Published in the same step, all or nothing with the leases, which then are of one partition. */
+            publish?: components["schemas"]["OutputMessage"][];
         };
         /**
          * @description What can become of a lease.
@@ -2459,27 +2396,9 @@ export interface components {
             /** @description The same over all partitions that can be reached. */
             totals: components["schemas"]["SubscriptionTotals"];
         };
-        /**
-         * @description What an application sets. Fields that are left out take their default.
-         * @example {
-         *       "backoff_ms": [
-         *         1000,
-         *         5000,
-         *         30000
-         *       ],
-         *       "dlq": "orders.dlq",
-         *       "lease_ms": 30000,
-         *       "max_attempts": 8,
-         *       "max_unacked": 10000,
-         *       "mode": "queue",
-         *       "start": "earliest",
-         *       "topics": [
-         *         "orders"
-         *       ]
-         *     }
-         */
+        /** @description What an application sets. Fields that are left out take their default. */
         SubscriptionConfig: {
-            /** @default queue */
+            /** @description A queue, or a stream. Cannot be changed later. */
             mode: components["schemas"]["Mode"];
             /**
              * @description The topics, in the subscription's namespace; or one pattern, a prefix and `*`: every topic whose name begins so,
@@ -2490,58 +2409,44 @@ export interface components {
              * Format: int64
              * @description How long a message is leased unless a pull says otherwise, milliseconds. Of a stream: how long a consumer that
              *     pulls may be silent before another takes its place.
-             * @default 30000
              */
             lease_ms: number;
             /**
              * Format: int64
              * @description Deliveries of a message after which it is a dead letter; 0: no limit.
-             * @default 16
              */
             max_attempts: number;
-            /**
-             * @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
-             * @default [
-             *       1000,
-             *       5000,
-             *       30000
-             *     ]
-             */
+            /** @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once. */
             backoff_ms: number[];
             /** @description Topic that dead letters go to, in the subscription's namespace; `null`: they are settled and counted. */
-            dlq?: string | null;
-            /** @default none */
+            dlq: string | null;
+            /** @description In which order messages are leased. Cannot be changed later. */
             order: components["schemas"]["Order"];
             /**
              * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a
              *     stream also an offset, or `tail:` and a number of messages. In a topic that is created later and
              *     matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a subscription.
-             * @default earliest
              */
             start: string;
             /**
              * Format: int64
              * @description Most messages of one topic leased at once, all its partitions together.
-             * @default 10000
              */
             max_unacked: number;
-            /**
-             * @description No message is leased.
-             * @default false
-             */
+            /** @description No message is leased. */
             paused: boolean;
             /**
              * @description Only messages that this expression over headers, `key` and `content_type` matches are leased; the others are
              *     settled without being delivered. `null`: all.
              * @example header.region == 'eu*' and not header.test == '1'
              */
-            filter?: string | null;
+            filter: string | null;
             /**
              * @description Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the
              *     order of offsets.
              * @example header.tenant
              */
-            fair_by?: string | null;
+            fair_by: string | null;
         };
         /** @description A page of subscriptions, in name order. */
         SubscriptionPage: {
@@ -2638,69 +2543,39 @@ export interface components {
          *     }
          */
         SubscriptionPatch: {
-            /**
-             * @description `queue` or `stream`; must be what it is once the subscription exists.
-             * @default null
-             */
-            mode: string | null;
-            /**
-             * @description Must be what it is.
-             * @default null
-             */
-            topics: string[] | null;
+            /** @description `queue` or `stream`; must be what it is once the subscription exists. */
+            mode?: string | null;
+            /** @description Must be what it is. */
+            topics?: string[] | null;
             /**
              * Format: int64
              * @description How long a message is leased unless a pull says otherwise, milliseconds.
-             * @default null
              */
-            lease_ms: number | null;
+            lease_ms?: number | null;
             /**
              * Format: int64
              * @description Deliveries of a message after which it is a dead letter; 0: no limit.
-             * @default null
              */
-            max_attempts: number | null;
-            /**
-             * @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
-             * @default null
-             */
-            backoff_ms: number[] | null;
-            /**
-             * @description Topic that dead letters go to; `null`: none.
-             * @default null
-             */
-            dlq: string | null;
-            /**
-             * @description `none` or `key`; must be what it is once the subscription exists.
-             * @default null
-             */
-            order: string | null;
-            /**
-             * @description Must be what it is.
-             * @default null
-             */
-            start: string | null;
+            max_attempts?: number | null;
+            /** @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once. */
+            backoff_ms?: number[] | null;
+            /** @description Topic that dead letters go to; `null`: none. */
+            dlq?: string | null;
+            /** @description `none` or `key`; must be what it is once the subscription exists. */
+            order?: string | null;
+            /** @description Must be what it is. */
+            start?: string | null;
             /**
              * Format: int64
              * @description Most messages of one topic leased at once, all its partitions together.
-             * @default null
              */
-            max_unacked: number | null;
-            /**
-             * @description No message is leased.
-             * @default null
-             */
-            paused: boolean | null;
-            /**
-             * @description Which messages are leased; `null`: all.
-             * @default null
-             */
-            filter: string | null;
-            /**
-             * @description What messages take turns by; `null`: nothing.
-             * @default null
-             */
-            fair_by: string | null;
+            max_unacked?: number | null;
+            /** @description No message is leased. */
+            paused?: boolean | null;
+            /** @description Which messages are leased; `null`: all. */
+            filter?: string | null;
+            /** @description What messages take turns by; `null`: nothing. */
+            fair_by?: string | null;
         };
         /**
          * @description What an application sets. Fields that are left out take their default.
@@ -2722,8 +2597,11 @@ export interface components {
          *     }
          */
         SubscriptionSettings: {
-            /** @default queue */
-            mode: null | components["schemas"]["Mode"];
+            /**
+             * @description A queue, or a stream. Cannot be changed later.
+             * @default queue
+             */
+            mode: components["schemas"]["Mode"] | null;
             /**
              * @description The topics, in the subscription's namespace; or one pattern, a prefix and `*`: every topic whose name begins so,
              *     now and later. Cannot be changed later.
@@ -2753,8 +2631,11 @@ export interface components {
             backoff_ms: number[] | null;
             /** @description Topic that dead letters go to, in the subscription's namespace; `null`: they are settled and counted. */
             dlq?: string | null;
-            /** @default none */
-            order: null | components["schemas"]["Order"];
+            /**
+             * @description In which order messages are leased. Cannot be changed later.
+             * @default none
+             */
+            order: components["schemas"]["Order"] | null;
             /**
              * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a
              *     stream also an offset, or `tail:` and a number of messages. In a topic that is created later and
@@ -2880,50 +2761,42 @@ export interface components {
             /**
              * Format: int64
              * @description Number of partitions, 1 to 1024. Cannot be changed later.
-             * @default 1
              */
             partitions: number;
             /**
              * @description Content type of messages whose publisher names none. JSON values keep `application/json` unless this is a JSON
              *     or `text/*` type; record batches that a client built are stored as they are.
-             * @default null
              * @example application/json
              */
             content_type: string | null;
-            /**
-             * @default {
-             *       "age_ms": null,
-             *       "bytes": null,
-             *       "records": null,
-             *       "until_settled": false
-             *     }
-             */
+            /** @description What is removed, and when. Unlimited by default. */
             retention: components["schemas"]["Retention"];
-            /** @default none */
-            compaction: components["schemas"]["Compaction"];
-            /** @default quorum */
-            default_confirm: components["schemas"]["Level"];
-            /** @default quorum */
-            deliver_from: components["schemas"]["Level"];
-            /** @default none */
-            min_confirm: components["schemas"]["Level"];
             /**
-             * @default {
-             *       "window_ms": 600000
-             *     }
+             * @description `none`, or `key`: of messages with a key, the newest of each key is kept and older ones are dropped
+             *     once they are in the object store, without which it is refused as `not_supported`. Offsets stay what
+             *     they were. A key whose newest message is empty is deleted, and a day later that message goes too.
+             *     Cannot be combined with `retention.until_settled`; other limits of `retention` count what was
+             *     published, dropped or not.
              */
+            compaction: components["schemas"]["Compaction"];
+            /** @description Confirm level of publishes that name none. */
+            default_confirm: components["schemas"]["Level"];
+            /**
+             * @description Level from which who follows is delivered a message, unless it says `min_level`: `quorum`, or `memory`: before
+             *     it is committed. Pages and queues are of committed messages.
+             */
+            deliver_from: components["schemas"]["Level"];
+            /** @description Publishes that ask for less are refused. */
+            min_confirm: components["schemas"]["Level"];
+            /** @description Idempotency keys. */
             dedupe: components["schemas"]["Dedupe"];
             /**
              * Format: int64
              * @description Time to live of messages that name none, in milliseconds: queue subscriptions do not deliver a message that is
              *     older. Readers are shown it as long as it is retained.
-             * @default null
              */
             ttl_ms: number | null;
-            /**
-             * @description No more records are accepted.
-             * @default false
-             */
+            /** @description No more records are accepted. */
             closed: boolean;
         };
         /** @description A page of topics, in name order. */
@@ -2938,37 +2811,29 @@ export interface components {
             /**
              * Format: int64
              * @description Must be what it is: growing is not supported yet.
-             * @default null
              */
-            partitions: number | null;
-            /**
-             * @description Content type of records that name none.
-             * @default null
-             */
-            content_type: string | null;
-            /** @default null */
-            retention: null | components["schemas"]["RetentionPatch"];
-            /** @default null */
-            compaction: null | components["schemas"]["Compaction"];
-            /** @default null */
-            default_confirm: null | components["schemas"]["Level"];
-            /** @default null */
-            deliver_from: null | components["schemas"]["Level"];
-            /** @default null */
-            min_confirm: null | components["schemas"]["Level"];
-            /** @default null */
-            dedupe: null | components["schemas"]["DedupeSettings"];
+            partitions?: number | null;
+            /** @description Content type of records that name none. */
+            content_type?: string | null;
+            /** @description What is removed, and when. */
+            retention?: components["schemas"]["RetentionPatch"] | null;
+            /** @description Whether older messages of a key are dropped. What was dropped does not come back. */
+            compaction?: components["schemas"]["Compaction"] | null;
+            /** @description Confirm level of publishes that name none. */
+            default_confirm?: components["schemas"]["Level"] | null;
+            /** @description Level from which who follows is delivered a message: `quorum` or `memory`. */
+            deliver_from?: components["schemas"]["Level"] | null;
+            /** @description Publishes that ask for less are refused. */
+            min_confirm?: components["schemas"]["Level"] | null;
+            /** @description How long idempotency keys are remembered. */
+            dedupe?: components["schemas"]["DedupeSettings"] | null;
             /**
              * Format: int64
              * @description Time to live of messages that name none, in milliseconds, for queue subscriptions.
-             * @default null
              */
-            ttl_ms: number | null;
-            /**
-             * @description No more records are accepted.
-             * @default null
-             */
-            closed: boolean | null;
+            ttl_ms?: number | null;
+            /** @description No more records are accepted. */
+            closed?: boolean | null;
         };
         /** @description What an administrator sets. Fields that are left out take their default. */
         TopicSettings: {
@@ -2981,40 +2846,44 @@ export interface components {
             /**
              * @description Content type of messages whose publisher names none. JSON values keep `application/json` unless this is a JSON
              *     or `text/*` type; record batches that a client built are stored as they are.
-             * @default null
              * @example application/json
              */
-            content_type: string | null;
+            content_type?: string | null;
+            /** @description What is removed, and when. Unlimited by default. */
+            retention?: components["schemas"]["RetentionSettings"] | null;
             /**
-             * @default {
-             *       "age_ms": null,
-             *       "bytes": null,
-             *       "records": null,
-             *       "until_settled": false
-             *     }
+             * @description `none`, or `key`: of messages with a key, the newest of each key is kept and older ones are dropped
+             *     once they are in the object store, without which it is refused as `not_supported`. Offsets stay what
+             *     they were. A key whose newest message is empty is deleted, and a day later that message goes too.
+             *     Cannot be combined with `retention.until_settled`; other limits of `retention` count what was
+             *     published, dropped or not.
+             * @default none
              */
-            retention: null | components["schemas"]["RetentionSettings"];
-            /** @default none */
-            compaction: null | components["schemas"]["Compaction"];
-            /** @default quorum */
-            default_confirm: null | components["schemas"]["Level"];
-            /** @default quorum */
-            deliver_from: null | components["schemas"]["Level"];
-            /** @default none */
-            min_confirm: null | components["schemas"]["Level"];
+            compaction: components["schemas"]["Compaction"] | null;
             /**
-             * @default {
-             *       "window_ms": 600000
-             *     }
+             * @description Confirm level of publishes that name none.
+             * @default quorum
              */
-            dedupe: null | components["schemas"]["DedupeSettings"];
+            default_confirm: components["schemas"]["Level"] | null;
+            /**
+             * @description Level from which who follows is delivered a message, unless it says `min_level`: `quorum`, or `memory`: before
+             *     it is committed. Pages and queues are of committed messages.
+             * @default quorum
+             */
+            deliver_from: components["schemas"]["Level"] | null;
+            /**
+             * @description Publishes that ask for less are refused.
+             * @default none
+             */
+            min_confirm: components["schemas"]["Level"] | null;
+            /** @description Idempotency keys. */
+            dedupe?: components["schemas"]["DedupeSettings"] | null;
             /**
              * Format: int64
              * @description Time to live of messages that name none, in milliseconds: queue subscriptions do not deliver a message that is
              *     older. Readers are shown it as long as it is retained.
-             * @default null
              */
-            ttl_ms: number | null;
+            ttl_ms?: number | null;
             /**
              * @description No more records are accepted.
              * @default false
@@ -3073,9 +2942,8 @@ export interface components {
             /**
              * Format: int64
              * @description Only this partition; all by default.
-             * @default null
              */
-            partition: number | null;
+            partition?: number | null;
             /**
              * @description The first message that stays: an offset, which belongs to one partition, `ts:` and RFC 3339 or
              *     milliseconds, or `end`, which leaves none.
@@ -3190,7 +3058,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/plain": unknown;
+                    "text/plain": string;
                 };
             };
             /** @description Refused or failed. */
@@ -3221,7 +3089,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": Record<string, never>;
                 };
             };
             /** @description Refused or failed. */
@@ -3554,7 +3422,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": unknown;
+                    "text/event-stream": string;
                 };
             };
             /** @description Refused or failed. */
@@ -4680,9 +4548,9 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["ReadPage"];
                     "application/x-ndjson": components["schemas"]["Record"];
-                    "application/vnd.weir.batch": unknown;
-                    "application/cloudevents-batch+json": unknown;
-                    "text/event-stream": unknown;
+                    "application/vnd.weir.batch": string;
+                    "application/cloudevents-batch+json": components["schemas"]["CloudEvent"][];
+                    "text/event-stream": string;
                 };
             };
             /** @description Nothing came while waiting. */
@@ -4785,9 +4653,13 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "*/*": unknown;
+                "*/*": string;
+                "application/cloudevents+json": components["schemas"]["CloudEvent"];
+                "application/json": unknown;
+                "application/octet-stream": string;
+                "text/plain": string;
             };
         };
         responses: {
@@ -4988,7 +4860,10 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "*/*": unknown;
+                    "application/octet-stream": string;
+                    "application/json": unknown;
+                    "text/plain": string;
+                    "*/*": string;
                 };
             };
             /** @description The message still has the tag that you sent. */
@@ -5051,9 +4926,9 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/cloudevents+json": unknown;
-                "application/cloudevents-batch+json": unknown;
-                "application/vnd.weir.batch": unknown;
+                "application/cloudevents+json": components["schemas"]["CloudEvent"];
+                "application/cloudevents-batch+json": components["schemas"]["CloudEvent"][];
+                "application/vnd.weir.batch": string;
                 "application/x-ndjson": components["schemas"]["BatchLine"];
             };
         };

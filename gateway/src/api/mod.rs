@@ -4,6 +4,7 @@
 //!   topic, namespace, message, limits   JSON bodies (serde) with their schemas (utoipa)
 //!   subscription, queue                 the same: what is set, and what is leased and settled
 //!   removal                             the same: what is purged and trimmed
+//!   event                               events of CloudEvents
 //!   storage                             where messages are, and what keeping them costs
 //!   problem                             the one error body, RFC 9457
 //!   operations                          every operation as data: path, grant, parameters, answers
@@ -11,6 +12,7 @@
 //!   openapi                             the OpenAPI 3.1 document of all that
 //! ```
 
+mod event;
 mod fork;
 pub mod forms;
 mod limits;
@@ -25,6 +27,7 @@ mod storage;
 mod subscription;
 mod topic;
 
+pub use event::CloudEvent;
 pub use fork::{ForkSubscription, ForkedFrom};
 pub use limits::{
     CONFIG_BYTES_MAX, CONFIRM_DEADLINE_MS_MAX, Limits, READ_BYTES_MAX, REQUEST_HEADERS_BYTES_MAX,

@@ -15,7 +15,7 @@ mod status;
 mod subscriptions;
 mod topics;
 
-pub use operation::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+pub use operation::{Answer, Body, Carries, Content, Kind, Operation, Param, Target, Verb};
 pub use publishing::{PUBLISH, PUBLISH_BATCH, READ_PRODUCER, READ_RECEIPT};
 pub use queues::{
     EXPLAIN_MESSAGE, LIST_DEAD_LETTERS, LIST_LEASES, LIST_MESSAGES_OF_STATE, PULL_MESSAGES,

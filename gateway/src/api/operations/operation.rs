@@ -122,8 +122,25 @@ pub enum Body {
 pub struct Content {
     /// Media type.
     pub media: &'static str,
-    /// Name of a component schema; `None`: bytes that the API does not look into.
-    pub schema: Option<&'static str>,
+    /// What a body of that type is.
+    pub carries: Carries,
+}
+
+/// What a body is, for those who generate clients: every media type has a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carries {
+    /// What the component schema of this name describes; of a text of lines, each of them.
+    One(&'static str),
+    /// An array of it.
+    Many(&'static str),
+    /// Some JSON value.
+    Any,
+    /// A JSON object.
+    Object,
+    /// Text.
+    Text,
+    /// Bytes that the API does not look into, or that have a form of their own.
+    Bytes,
 }
 
 /// An answer that is no problem.

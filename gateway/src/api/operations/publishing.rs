@@ -2,7 +2,7 @@
 
 use weir_protocol::limits::{DELAY_MS_MAX, INTEGER_MAX, WAIT_MS_MAX};
 
-use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+use super::{Answer, Body, Carries, Content, Kind, Operation, Param, Target, Verb};
 use crate::api::forms;
 use crate::api::limits::CONFIRM_DEADLINE_MS_MAX;
 use crate::auth::Op;
@@ -101,7 +101,7 @@ const BATCH_HEADERS: &[(&str, &str)] = &[
 ];
 
 const fn json(schema: &'static str) -> Content {
-    Content { media: "application/json", schema: Some(schema) }
+    Content { media: "application/json", carries: Carries::One(schema) }
 }
 
 /// Publishes one message.
@@ -113,8 +113,9 @@ pub const PUBLISH: Operation = Operation {
     target: Target::Topic,
     tag: "messages",
     summary: "Publish one message",
-    about: "The body is the payload. It is stored unchanged, with its `Content-Type` and \
-            `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`.\n\nCloudEvents: \
+    about: "The body is the payload, of any type; of a length of 0 it is an empty message. It is stored \
+            unchanged, with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user \
+            header `x: y`.\n\nCloudEvents: \
             `ce-*` headers are stored as attributes; a body of `application/cloudevents+json` is one event \
             in structured mode.",
     query: &[],
@@ -159,7 +160,14 @@ pub const PUBLISH: Operation = Operation {
         Param::optional("tracestate", Kind::Text, "W3C trace context; stored."),
         PREFER,
     ],
-    body: Body::Optional(&[Content { media: "*/*", schema: None }]),
+    body: Body::Required(&[
+        // The first is what many generated clients send unless they are told otherwise.
+        Content { media: "application/json", carries: Carries::Any },
+        Content { media: "application/octet-stream", carries: Carries::Bytes },
+        Content { media: "text/plain", carries: Carries::Text },
+        Content { media: "application/cloudevents+json", carries: Carries::One("CloudEvent") },
+        Content { media: "*/*", carries: Carries::Bytes },
+    ]),
     answers: &[
         Answer { status: 201, about: "Stored.", content: &[json("Published")], headers: PUBLISHED_HEADERS },
         Answer {
@@ -188,7 +196,7 @@ pub const PUBLISH_BATCH: Operation = Operation {
     id: "publishBatch",
     path: "/v1/ns/{ns}/topics/{topic}/messages:batch",
     summary: "Publish many messages",
-    about: "Each line of NDJSON is one `BatchLine`. Results are in the order of the input. Headers that \
+    about: "Each line of NDJSON is one `BatchLine`: the schema is that of a line. Results are in the order of the input. Headers that \
             describe a single message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) \
             are refused by name, because each message carries its own.\n\nErrors: `unsupported_media_type` \
             for any other form, and for a `Content-Encoding`; `not_supported` for `Idempotency-Key`, \
@@ -214,10 +222,10 @@ pub const PUBLISH_BATCH: Operation = Operation {
         PREFER,
     ],
     body: Body::Required(&[
-        Content { media: "application/x-ndjson", schema: Some("BatchLine") },
-        Content { media: "application/cloudevents-batch+json", schema: None },
-        Content { media: "application/cloudevents+json", schema: None },
-        Content { media: "application/vnd.weir.batch", schema: None },
+        Content { media: "application/x-ndjson", carries: Carries::One("BatchLine") },
+        Content { media: "application/cloudevents-batch+json", carries: Carries::Many("CloudEvent") },
+        Content { media: "application/cloudevents+json", carries: Carries::One("CloudEvent") },
+        Content { media: "application/vnd.weir.batch", carries: Carries::Bytes },
     ]),
     answers: &[
         Answer {

@@ -2,7 +2,7 @@
 
 use weir_protocol::limits::{PARTITIONS_MAX, READ_RECORDS_MAX, WAIT_MS_MAX};
 
-use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+use super::{Answer, Body, Carries, Content, Kind, Operation, Param, Target, Verb};
 use crate::api::forms;
 use crate::api::limits::READ_BYTES_MAX;
 use crate::auth::Op;
@@ -58,11 +58,18 @@ const MESSAGE_CACHING: (&str, &str) = (
      the tag).",
 );
 
-const EVENTS: Content = Content { media: "text/event-stream", schema: None };
-const JSON: Content = Content { media: "application/json", schema: Some("ReadPage") };
-const NDJSON: Content = Content { media: "application/x-ndjson", schema: Some("Record") };
-const CLOUD_EVENTS: Content = Content { media: "application/cloudevents-batch+json", schema: None };
-const BATCH: Content = Content { media: "application/vnd.weir.batch", schema: None };
+const EVENTS: Content = Content { media: "text/event-stream", carries: Carries::Text };
+const JSON: Content = Content { media: "application/json", carries: Carries::One("ReadPage") };
+const NDJSON: Content = Content { media: "application/x-ndjson", carries: Carries::One("Record") };
+const CLOUD_EVENTS: Content =
+    Content { media: "application/cloudevents-batch+json", carries: Carries::Many("CloudEvent") };
+const BATCH: Content = Content { media: "application/vnd.weir.batch", carries: Carries::Bytes };
+const PAYLOAD: &[Content] = &[
+    Content { media: "application/octet-stream", carries: Carries::Bytes },
+    Content { media: "application/json", carries: Carries::Any },
+    Content { media: "text/plain", carries: Carries::Text },
+    Content { media: "*/*", carries: Carries::Bytes },
+];
 
 /// Reads messages.
 pub const READ_MESSAGES: Operation = Operation {
@@ -164,7 +171,7 @@ pub const READ_MESSAGE: Operation = Operation {
         Answer {
             status: 200,
             about: "The payload.",
-            content: &[Content { media: "*/*", schema: None }],
+            content: PAYLOAD,
             headers: &[
                 MESSAGE_TAG,
                 MESSAGE_CACHING,

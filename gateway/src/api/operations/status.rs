@@ -1,6 +1,6 @@
 //! The gateway itself.
 
-use super::{Answer, Body, Content, Operation, Target, Verb};
+use super::{Answer, Body, Carries, Content, Operation, Target, Verb};
 use crate::auth::Op;
 
 const fn status(
@@ -53,7 +53,7 @@ pub const READ_METRICS: Operation = status(
     &[Answer {
         status: 200,
         about: "The metrics.",
-        content: &[Content { media: "text/plain", schema: None }],
+        content: &[Content { media: "text/plain", carries: Carries::Text }],
         headers: &[],
     }],
 );
@@ -67,7 +67,7 @@ pub const READ_OPENAPI: Operation = status(
     &[Answer {
         status: 200,
         about: "OpenAPI 3.1.",
-        content: &[Content { media: "application/json", schema: None }],
+        content: &[Content { media: "application/json", carries: Carries::Object }],
         headers: &[],
     }],
 );
@@ -81,7 +81,7 @@ pub const DESCRIBE_SERVICE: Operation = status(
     &[Answer {
         status: 200,
         about: "What the gateway is and accepts.",
-        content: &[Content { media: "application/json", schema: Some("Service") }],
+        content: &[Content { media: "application/json", carries: Carries::One("Service") }],
         headers: &[],
     }],
 );

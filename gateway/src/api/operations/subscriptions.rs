@@ -1,7 +1,7 @@
 //! Subscriptions as they are configured.
 
 use super::topics::{ETAG, IF_MATCH, IF_NONE_MATCH, IF_NONE_MATCH_STAR, PAGE, json};
-use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+use super::{Answer, Body, Carries, Content, Kind, Operation, Param, Target, Verb};
 use crate::auth::Op;
 
 const SHOWN: &[Answer] = &[Answer {
@@ -135,7 +135,7 @@ pub const UPDATE_SUBSCRIPTION: Operation = Operation {
     headers: &[IF_MATCH],
     body: Body::Optional(&[
         json("SubscriptionPatch"),
-        Content { media: "application/merge-patch+json", schema: Some("SubscriptionPatch") },
+        Content { media: "application/merge-patch+json", carries: Carries::One("SubscriptionPatch") },
     ]),
     answers: SHOWN,
     ..SUBSCRIPTION

@@ -2,7 +2,7 @@
 
 use weir_protocol::limits::LIST_NAMES_MAX;
 
-use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+use super::{Answer, Body, Carries, Content, Kind, Operation, Param, Target, Verb};
 use crate::auth::Op;
 
 pub(super) const ETAG: (&str, &str) =
@@ -56,7 +56,7 @@ const NAMESPACE: Operation = Operation {
 };
 
 pub(super) const fn json(schema: &'static str) -> Content {
-    Content { media: "application/json", schema: Some(schema) }
+    Content { media: "application/json", carries: Carries::One(schema) }
 }
 
 /// Lists namespaces.
@@ -124,7 +124,7 @@ pub const UPDATE_NAMESPACE: Operation = Operation {
     headers: &[IF_MATCH],
     body: Body::Optional(&[
         json("NamespacePatch"),
-        Content { media: "application/merge-patch+json", schema: Some("NamespacePatch") },
+        Content { media: "application/merge-patch+json", carries: Carries::One("NamespacePatch") },
     ]),
     answers: &[Answer { status: 200, about: "Changed.", content: &[json("Namespace")], headers: &[ETAG] }],
     ..NAMESPACE
@@ -210,7 +210,7 @@ pub const UPDATE_TOPIC: Operation = Operation {
     headers: &[IF_MATCH],
     body: Body::Optional(&[
         json("TopicPatch"),
-        Content { media: "application/merge-patch+json", schema: Some("TopicPatch") },
+        Content { media: "application/merge-patch+json", carries: Carries::One("TopicPatch") },
     ]),
     answers: &[Answer { status: 200, about: "Changed.", content: &[json("Topic")], headers: &[ETAG] }],
     ..TOPIC
