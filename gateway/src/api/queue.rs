@@ -259,7 +259,7 @@ pub enum SettleOutcome {
     LeaseLost,
     /// The message was settled before.
     AlreadySettled,
-    /// No lease of this subscription, or one from before its message was redriven.
+    /// No lease of this subscription.
     Unknown,
     /// Its partition could not be reached while others could: settle it again.
     Failed,

@@ -67,6 +67,8 @@ pub struct ShardShared {
     returning: Mutex<Returning>,
     rates: Mutex<Rates>,
     term: AtomicU64,
+    /// The first entry that was applied of it.
+    term_began: AtomicU64,
     /// What is in flight on top of the applied state. Locked before the state is read.
     staged: Mutex<Staged>,
     /// What of it early readers may have. Locked behind `staged`, before the state is read.
@@ -92,6 +94,7 @@ impl ShardShared {
             returning: Mutex::new(Returning::new(memory.returning_bytes_max)),
             rates: Mutex::default(),
             term: AtomicU64::new(0),
+            term_began: AtomicU64::new(0),
             staged: Mutex::default(),
             early: Arc::new(EarlyTail::new(STAGED_BYTES_MAX, metrics.clone())),
             outbox: Arc::default(),
@@ -185,6 +188,12 @@ impl ShardShared {
         self.term.load(Ordering::Acquire)
     }
 
+    /// The first entry of that term: what is in entries before it, earlier leaders may have delivered.
+    #[must_use]
+    pub fn term_began(&self) -> LogIndex {
+        LogIndex(self.term_began.load(Ordering::Acquire))
+    }
+
     /// What is in flight on top of the applied state. Whoever needs both locks this first: an entry is applied before
     /// it is taken off here, so nothing falls between the two.
     pub(crate) fn staged(&self) -> MutexGuard<'_, Staged> {
@@ -255,7 +264,12 @@ fn any_name() -> u64 {
 impl AppliedLog for ShardShared {
     fn applied(&self, index: LogIndex, term: u64, payload: &Bytes, touched: &[PartitionKey]) {
         // What was told of an earlier term may be lost with it: everybody looks again.
-        let is_new_term = self.term.swap(term, Ordering::AcqRel) != term;
+        let is_new_term = self.term() != term;
+        if is_new_term {
+            // Before the term: whoever reads that first finds this of it, or of a later one.
+            self.term_began.store(index.0, Ordering::Release);
+            self.term.store(term, Ordering::Release);
+        }
         let (before, after) = self.rings.push(self.shard, index, payload.clone());
         self.metrics.ring_changed(before, after);
         if is_new_term {

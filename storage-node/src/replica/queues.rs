@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
-use weir_protocol::ids::TimestampMs;
+use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::due::DueParts;
 use super::fences::Fences;
@@ -78,12 +78,12 @@ fn sight(part: &HeldPart) -> Sight {
 }
 
 impl Queues {
-    /// The queue of a part that exists.
+    /// The queue of a part that exists, of which earlier leaders may have delivered records below `earlier_end`.
     pub fn of(
         &self,
         key: PartKey,
         part: &HeldPart,
-        partitions: u32,
+        (partitions, earlier_end): (u32, Offset),
         term: u64,
         now: TimestampMs,
     ) -> Arc<Queue> {
@@ -91,8 +91,9 @@ impl Queues {
             // What is below the last seek's settles nothing.
             let next_fence = self.fences.first(term).max(part.part.fence_min());
             let leases = Leases::new(&part.part, rules(part, partitions), next_fence, now);
+            let leases = leases.after_leader_of(earlier_end);
             let (version, sight) = (part.version, sight(part));
-            let cursor = Cursor::new(next_fence);
+            let cursor = Cursor::new(next_fence).after_leader_of(earlier_end);
             let (is_seeking, pulled, due) = (false, None, None);
             let held = Held { leases, cursor, next_fence, is_seeking, pulled, due, version, sight };
             Arc::new(Queue {
@@ -109,6 +110,12 @@ impl Queues {
             })
         };
         Arc::clone(self.parts.lock().entry(key).or_insert_with(make))
+    }
+
+    /// The queue of a part that somebody has called for in this term.
+    #[must_use]
+    pub fn get(&self, key: &PartKey) -> Option<Arc<Queue>> {
+        self.parts.lock().get(key).map(Arc::clone)
     }
 
     /// How far fences were given.
@@ -197,7 +204,7 @@ impl DerefMut for Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        let given = self.held.next_fence.max(self.held.cursor.fence_end());
+        let given = self.held.fence_end();
         self.queue.fences.given(self.queue.term, given);
         // After a seek, nothing of before counts: it is told then.
         let Some(at) = self.held.leases.ends_first().filter(|_| !self.held.is_seeking) else { return };
@@ -209,6 +216,12 @@ impl Drop for Locked<'_> {
 }
 
 impl Held {
+    /// Lower fences were given, higher ones were not: says of a decision what came before it.
+    #[must_use]
+    pub fn fence_end(&self) -> Fence {
+        self.next_fence.max(self.cursor.fence_end())
+    }
+
     /// Ends the leases whose time is over, of a part that was [due](Queues::due). Returns records that have
     /// had all their deliveries, see [`Leases::expire`].
     #[must_use = "exhausted records are settling until they are committed or failed"]
@@ -230,9 +243,10 @@ impl Held {
         }
     }
 
-    /// After a seek: nothing is held any more.
-    pub fn begin_again(&mut self, part: &HeldPart, partitions: u32, now: TimestampMs) {
-        self.leases = Leases::new(&part.part, rules(part, partitions), self.next_fence, now);
+    /// After a seek: nothing is held any more. If it is not in the log after all, records below `end` may be.
+    pub fn begin_again(&mut self, part: &HeldPart, (partitions, end): (u32, Offset), now: TimestampMs) {
+        let leases = Leases::new(&part.part, rules(part, partitions), self.next_fence, now);
+        self.leases = leases.after_leader_of(end);
         self.cursor.begin_again(self.next_fence);
     }
 }
@@ -252,7 +266,7 @@ fn rules(part: &HeldPart, partitions: u32) -> Rules {
 
 #[cfg(test)]
 mod tests {
-    use weir_protocol::ids::{Incarnation, Offset, PartitionId};
+    use weir_protocol::ids::{Incarnation, LogIndex, PartitionId};
 
     use super::*;
     use crate::subscription::{Part, PartEvent, Seek};
@@ -264,10 +278,10 @@ mod tests {
         let seek = Some(Seek { to: Offset(0), fence: Fence(5 << 32), keep_as: 0, back_to: 0 });
         part.apply(&PartEvent { seek, ..PartEvent::default() }, Offset(0)..Offset(9));
         let (name, config) = Default::default();
-        let held = HeldPart { name, config, version: 1, part };
+        let held = HeldPart { name, config, version: 1, opened: LogIndex(0), part };
         let key = (Incarnation(2), (Incarnation(1), PartitionId(0)));
         for (term, expected) in [(4, 5 << 32), (7, 7 << 32 | 1)] {
-            let queue = Queues::default().of(key, &held, 1, term, TimestampMs(0));
+            let queue = Queues::default().of(key, &held, (1, Offset(0)), term, TimestampMs(0));
             let held = queue.lock();
             assert_eq!(
                 (held.next_fence, held.cursor.fence_end()),
@@ -280,13 +294,14 @@ mod tests {
     #[test]
     fn parts_that_are_gone_are_forgotten_though_nobody_calls_for_them_again() {
         let (name, config) = Default::default();
-        let held = HeldPart { name, config, version: 1, part: Part::new(Offset(0)) };
+        let part = Part::new(Offset(0));
+        let held = HeldPart { name, config, version: 1, opened: LogIndex(0), part };
         let key = |n: u64| (Incarnation(n), (Incarnation(1), PartitionId(0)));
         // Those below are deleted as soon as they were pulled from.
         let lives = |key: &PartKey| key.0.0.is_multiple_of(100);
         let queues = Queues::default();
         for n in 0..20_000 {
-            drop(queues.of(key(n), &held, 1, 1, TimestampMs(0)));
+            drop(queues.of(key(n), &held, (1, Offset(0)), 1, TimestampMs(0)));
             queues.sweep(|known| known.into_iter().filter(|key| !lives(key)).collect());
             let (known, there) = (queues.parts.lock().len(), n as usize / 100 + 1);
             assert!((there..=FEW + 2 * there).contains(&known), "{known}, and {there} are there");

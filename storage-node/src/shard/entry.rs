@@ -37,7 +37,8 @@ use weir_protocol::limits::ENTRY_BYTES_MAX;
 /// - 5: subscriptions to several topics and to all whose names begin alike; packs that take the place of others, and
 ///   count their batches.
 /// - 6: dead letters of one topic keep those of no other waiting, and lie in the pack that takes their record.
-pub const STATE_VERSION: u16 = 6;
+/// - 7: leases that were replaced, or ended with a redrive, settle nothing with whatever leader.
+pub const STATE_VERSION: u16 = 7;
 const STATE_VERSION_MIN: u16 = 1;
 /// Bytes before the first sub-batch.
 pub const ENTRY_HEADER_BYTES: usize = 16;
@@ -336,7 +337,7 @@ mod tests {
             body: Bytes::from_static(b"x"),
         });
         let expected: Vec<u8> = [
-            &[6, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
+            &[7, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
             &[25, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 1, 0, 0],
             &[4, 0, 0, 0, 0, 0, 0, 0, b'x'],
         ]

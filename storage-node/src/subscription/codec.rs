@@ -17,11 +17,13 @@ fn event() -> PartEvent {
             Nacked { offset: Offset(170), attempts: 1, due: TimestampMs(1_700_000_000_000) },
             Nacked { offset: Offset(164), attempts: 2, due: TimestampMs(1_700_000_000_010) },
         ],
-        delivered: vec![Delivered { offset: Offset(171), attempts: 2 }],
+        delivered: vec![Redelivered { offset: Offset(171), attempts: 2, fence: Fence(0) }],
         seek: Some(Seek { to: Offset(7), fence: Fence(3 << 32), keep_as: 9, back_to: 0 }),
         forgotten: None,
         revived: vec![Offset(3)..Offset(5)],
         forgets_dead: false,
+        keeps_leases: true,
+        voided: Fence(0),
     }
 }
 
@@ -44,7 +46,9 @@ fn the_bytes_are_what_earlier_builds_wrote() {
         .collect();
     let old = PartEvent::decode(&bytes).unwrap();
     let seek = event().seek.map(|seek| Seek { keep_as: 0, ..seek });
-    assert_eq!(old, PartEvent { seek, revived: Vec::new(), forgets_dead: true, ..event() });
+    let keeps_leases = false; // there is nothing of which
+    let meant = PartEvent { seek, revived: Vec::new(), forgets_dead: true, keeps_leases, ..event() };
+    assert_eq!(old, meant);
     let mut part = Part::new(Offset(100));
     part.apply(&PartEvent { seek: None, ..old }, Offset(90)..Offset(1_000));
     assert_eq!((part.dead(), part.given_up()), (1, 0), "it means what it meant");
@@ -54,6 +58,22 @@ const EVENT: &str = "0a06c80180010402120d08a50110081a06706f69736f6e1a0cd4020280a
 /// Of a build that could neither go back nor revive.
 const EVENT_V3: &str = "0a06c80180010402120d08a50110081a06706f69736f6e1a0cd4020280a0abfef9620b04142203d602042a080807108080808030";
 const PART: &str = "080110a4011a200100000000000000000000003a300000010000000000010010000000a500a60020022a14a401028bd095ffbc31060181d095ffbc31010200300138014a1e0100000000000000000000003a300000010000000000000010000000a500";
+
+#[test]
+fn what_is_known_of_leases_that_ended_survives_a_checkpoint() {
+    let (bounds, mut part) = (Offset(90)..Offset(1_000), part());
+    let delivered = vec![Redelivered { offset: Offset(180), attempts: 1, fence: Fence(7 << 32 | 3) }];
+    let revived = vec![Offset(165)..Offset(166)];
+    part.apply(&PartEvent { delivered, revived, ..PartEvent::default() }, bounds.clone());
+    assert_eq!((part.is_revoked(Offset(165)), part.retry(Offset(180)).unwrap().fence.0), (true, 7 << 32 | 3));
+    assert_eq!(Part::decode(&part.encode(), bounds.clone()).unwrap(), part);
+    let fence = Fence(8 << 32);
+    let again = vec![Redelivered { offset: Offset(165), attempts: 1, fence }];
+    let voided = Fence(9 << 32);
+    part.apply(&PartEvent { delivered: again, voided, ..PartEvent::default() }, bounds);
+    assert_eq!((part.is_revoked(Offset(165)), part.retry(Offset(165)).unwrap().fence), (false, fence));
+    assert_eq!(part.fence_min(), voided);
+}
 
 #[test]
 fn acks_in_any_order_coalesce_to_a_few_bytes() {
@@ -118,6 +138,8 @@ proptest! {
     fn events_come_back_as_they_were(
         ranges in any_ranges(),
         numbers in proptest::collection::vec((any::<u64>(), any::<u32>(), any::<u64>()), 0..9),
+        keeps_leases: bool,
+        voided: u64,
     ) {
         let event = PartEvent {
             settled: ranges.iter().map(|(at, len)| Offset(*at)..Offset(at + len)).collect(),
@@ -125,8 +147,10 @@ proptest! {
                 Nacked { offset: Offset(at), attempts, due: TimestampMs(due) }
             }).collect(),
             delivered: numbers.iter().map(|&(at, attempts, _)| {
-                Delivered { offset: Offset(at), attempts }
+                Redelivered { offset: Offset(at), attempts, fence: Fence(at ^ u64::from(attempts)) }
             }).collect(),
+            keeps_leases,
+            voided: Fence(voided),
             ..event()
         };
         prop_assert_eq!(PartEvent::decode(&event.encode()).unwrap(), event);

@@ -40,6 +40,8 @@ pub struct Cursor {
     /// The highest that anybody came with.
     lot: Lot,
     reading: Reading,
+    /// Records below may have been shown to a reader before this one, or by an earlier leader.
+    shown_before: Offset,
 }
 
 /// The time of one reader, or of nobody; what was shown in another is acknowledged by nobody.
@@ -116,7 +118,23 @@ impl Cursor {
     pub fn new(next_fence: Fence) -> Self {
         // Connections of an earlier term may still be there: they are none of these.
         let (accepted, reader, lot, reading) = (Offset(0), None, Lot(0), Reading(0));
-        Self { next_fence, next_connection: next_fence.0, accepted, reader, lot, reading }
+        let shown_before = Offset(0);
+        Self { next_fence, next_connection: next_fence.0, accepted, reader, lot, reading, shown_before }
+    }
+
+    /// The same where earlier leaders may have shown records below `end`.
+    #[must_use]
+    pub fn after_leader_of(self, end: Offset) -> Self {
+        Self { shown_before: end, ..self }
+    }
+
+    /// The fence below which nothing settles any more, to be logged before the reader is shown its first record: what
+    /// was shown to others and is not acknowledged is its own. `None`: nothing was, or it is in the log.
+    #[must_use]
+    pub fn voids(&self, part: &Part) -> Option<Fence> {
+        let reader = self.reader.as_ref()?;
+        let is_needed = reader.first < self.shown_before && part.fence_min() < reader.first_fence;
+        is_needed.then_some(reader.first_fence)
     }
 
     /// A call that will read. It comes in the place of an earlier one of the same holder, whose last records
@@ -316,6 +334,7 @@ impl Cursor {
     /// Nobody reads any more, and what was shown is acknowledged by nobody.
     fn end(&mut self) {
         self.next_fence = self.fence_end();
+        self.shown_before = self.reader.as_ref().map_or(Offset(0), |it| it.shown).max(self.shown_before);
         (self.reader, self.accepted) = (None, Offset(0));
         self.reading.0 += 1;
     }

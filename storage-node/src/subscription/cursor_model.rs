@@ -197,6 +197,10 @@ impl World {
             None => prop_assert_eq!(from, floor, "all that was not acknowledged, and nothing else"),
         }
         let upto = Offset((from.0 + count).min(END).max(from.0));
+        // Logged before anything is shown.
+        if let Some(voided) = self.cursor.voids(&self.part).filter(|_| from < upto) {
+            self.part.apply(&PartEvent { voided, ..PartEvent::default() }, self.bounds());
+        }
         let first = self.cursor.shown(wants, from..upto).expect("it reads");
         for offset in (from.0..upto.0).map(Offset) {
             let fence = Fence(first.0 + (offset.0 - from.0));
@@ -220,12 +224,15 @@ impl World {
         match self.cursor.ack(offset, fence, &self.part, Offset(END), self.now) {
             Acked::Upto(upto) => {
                 prop_assert!(upto > offset && seeks == self.seeks, "of before a seek");
+                let is_last = |other: &Shown| other.offset != offset || other.fence <= fence;
+                prop_assert!(self.shown.iter().flatten().all(is_last), "somebody was shown {offset} since");
                 for before in floor.0..=offset.0 {
                     let is_its = self.shown[who].iter().any(|shown| shown.offset == Offset(before));
                     prop_assert!(is_its || self.done[before as usize], "{before} goes unseen");
                 }
                 self.done[..=offset.0 as usize].fill(true);
-                self.waiting.push((upto, self.cursor.reading(), self.next_fence));
+                let decided = self.next_fence.max(self.cursor.fence_end());
+                self.waiting.push((upto, self.cursor.reading(), decided));
             }
             Acked::Already => prop_assert!(offset < floor),
             Acked::Lost => prop_assert!(offset >= floor),
@@ -279,7 +286,7 @@ impl World {
     fn crash(&mut self) {
         self.term += 1;
         self.next_fence = Fence(self.term << 32 | 1);
-        self.cursor = Cursor::new(self.next_fence);
+        self.cursor = Cursor::new(self.next_fence).after_leader_of(Offset(END));
         self.waiting.clear();
         self.connections.fill(None);
         self.reached.fill(None);

@@ -27,13 +27,24 @@ pub struct Nacked {
     pub due: TimestampMs,
 }
 
-/// A record is about to be delivered again.
+/// How often a record was delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivered {
     /// The record.
     pub offset: Offset,
-    /// Deliveries so far, this one included; at least 2.
+    /// Deliveries so far.
     pub attempts: u32,
+}
+
+/// A record is about to be delivered, and an earlier delivery of it may still be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redelivered {
+    /// The record.
+    pub offset: Offset,
+    /// Deliveries so far, this one included.
+    pub attempts: u32,
+    /// What settles it from now on: no lower fence does. 0: an entry of an earlier build does not say.
+    pub fence: Fence,
 }
 
 /// A record was given up.
@@ -77,7 +88,7 @@ pub struct PartEvent {
     /// To be delivered again later.
     pub nacked: Vec<Nacked>,
     /// Delivered again, logged before the bytes leave.
-    pub delivered: Vec<Delivered>,
+    pub delivered: Vec<Redelivered>,
     /// Moved, after all of the above.
     pub seek: Option<Seek>,
     /// What was given up until here, and not revived, stays settled and is not known as dead any more.
@@ -86,6 +97,10 @@ pub struct PartEvent {
     pub revived: Vec<Range<Offset>>,
     /// Of an earlier build: what is dead in it cannot be revived.
     pub forgets_dead: bool,
+    /// Of an earlier build: deliveries from before still settle what is revived in it.
+    pub keeps_leases: bool,
+    /// Lower fences settle nothing any more: another consumer reads the stream. 0: nothing changes.
+    pub voided: Fence,
 }
 
 impl PartEvent {
@@ -99,6 +114,7 @@ impl PartEvent {
             && self.seek.is_none()
             && self.forgotten.is_none()
             && self.revived.is_empty()
+            && self.voided == Fence(0)
     }
 
     /// Deliveries and settles in it.
@@ -164,6 +180,14 @@ struct StoredEvent {
     remembers_dead: bool,
     #[prost(message, optional, tag = "8")]
     forgotten: Option<StoredForgotten>,
+    /// Of each of `delivered`, as distances; absent where none is known.
+    #[prost(sint64, repeated, tag = "9")]
+    fences: Vec<i64>,
+    /// With revived ones: earlier deliveries do not settle them.
+    #[prost(bool, tag = "10")]
+    ends_leases: bool,
+    #[prost(uint64, tag = "11")]
+    voided: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -245,6 +269,10 @@ impl PartEvent {
             .iter()
             .flat_map(|delivered| [step(&mut last, delivered.offset.0), i64::from(delivered.attempts)]);
         let delivered = delivered.collect();
+        let mut last = 0;
+        let has_fences = self.delivered.iter().any(|delivered| delivered.fence != Fence(0));
+        let fences = self.delivered.iter().filter(|_| has_fences);
+        let fences = fences.map(|delivered| step(&mut last, delivered.fence.0)).collect();
         let dead = self.dead.iter().map(|dead| StoredDead {
             offset: dead.offset.0,
             attempts: dead.attempts,
@@ -258,9 +286,21 @@ impl PartEvent {
         });
         let remembers_dead = !self.dead.is_empty() && !self.forgets_dead;
         let forgotten = self.forgotten.map(|Forgotten { keep_as }| StoredForgotten { keep_as });
-        let dead = dead.collect();
-        StoredEvent { settled, dead, nacked, delivered, seek, revived, remembers_dead, forgotten }
-            .encode_to_vec()
+        let ends_leases = !self.revived.is_empty() && !self.keeps_leases;
+        let stored = StoredEvent {
+            settled,
+            dead: dead.collect(),
+            nacked,
+            delivered,
+            seek,
+            revived,
+            remembers_dead,
+            forgotten,
+            fences,
+            ends_leases,
+            voided: self.voided.0,
+        };
+        stored.encode_to_vec()
     }
 
     /// The event from [`PartEvent::encode`]'s bytes.
@@ -274,22 +314,27 @@ impl PartEvent {
         };
         let (nacked, more) = stored.nacked.as_chunks::<3>();
         let (delivered, still) = stored.delivered.as_chunks::<2>();
-        if !(more.is_empty() && still.is_empty()) {
+        let has_fences = !stored.fences.is_empty();
+        if !(more.is_empty() && still.is_empty()) || has_fences && stored.fences.len() != delivered.len() {
             return Err(EventError::Contradiction("half an element"));
         }
         let (settled, revived) = (walked(&stored.settled)?, walked(&stored.revived)?);
         let forgets_dead = !stored.dead.is_empty() && !stored.remembers_dead;
+        let (keeps_leases, voided) = (!revived.is_empty() && !stored.ends_leases, Fence(stored.voided));
         let forgotten = stored.forgotten.map(|StoredForgotten { keep_as }| Forgotten { keep_as });
-        let mut event = Self { settled, revived, forgets_dead, forgotten, ..Self::default() };
+        let mut event =
+            Self { settled, revived, forgets_dead, keeps_leases, voided, forgotten, ..Self::default() };
         let (mut last, mut last_due) = (0, 0);
         for &[offset, count, due] in nacked {
             let (offset, due) = (Offset(walk(&mut last, offset)), TimestampMs(walk(&mut last_due, due)));
             event.nacked.push(Nacked { offset, attempts: attempts(count)?, due });
         }
-        let mut last = 0;
-        for &[offset, count] in delivered {
+        let (mut last, mut last_fence) = (0, 0);
+        let fences = stored.fences.iter().map(Some).chain(std::iter::repeat(None));
+        for (&[offset, count], fence) in delivered.iter().zip(fences) {
             let offset = Offset(walk(&mut last, offset));
-            event.delivered.push(Delivered { offset, attempts: attempts(count)? });
+            let fence = Fence(fence.map_or(0, |distance| walk(&mut last_fence, *distance)));
+            event.delivered.push(Redelivered { offset, attempts: attempts(count)?, fence });
         }
         event.dead.extend(stored.dead.into_iter().map(|dead| Dead {
             offset: Offset(dead.offset),

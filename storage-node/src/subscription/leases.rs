@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::ahead::{Key, Lines, Skipped};
-use super::event::{Delivered, Fence};
+use super::event::{Delivered, Fence, Redelivered};
 use super::part::Part;
 use super::pulls::{PullId, PullKey, Pulls};
 use super::ready::{Lane, Ready};
@@ -67,8 +67,8 @@ pub struct Grant {
 pub struct Taken {
     /// In the order of offsets and of fences.
     pub grants: Vec<Grant>,
-    /// Those of them that were delivered before: to be logged before any byte of them leaves.
-    pub redelivered: Vec<Delivered>,
+    /// Those of them that were, or may have been, delivered before: to be logged before any byte of them leaves.
+    pub redelivered: Vec<Redelivered>,
     /// Records that have had all their deliveries: to be logged as dead, then [`Leases::committed`].
     pub exhausted: Vec<Delivered>,
 }
@@ -112,6 +112,8 @@ pub struct Leases {
     pub(super) pulls: Pulls,
     /// When this leader began.
     pub(super) begun: TimestampMs,
+    /// Records below may have been delivered by an earlier leader.
+    pub(super) earlier_end: Offset,
     /// The last record that was chosen had been delivered before.
     was_again: bool,
 }
@@ -186,6 +188,7 @@ impl Leases {
             skipped: Skipped::default(),
             pulls: Pulls::default(),
             begun: now,
+            earlier_end: Offset(0),
             was_again: false,
             rules,
         };
@@ -244,8 +247,8 @@ impl Leases {
             let holder = Arc::clone(&ask.holder);
             self.put(offset, Known { fence, attempts: attempt, holder, state, key, lane });
             taken.grants.push(Grant { offset, fence, attempt, deadline });
-            if attempt >= 2 {
-                taken.redelivered.push(Delivered { offset, attempts: attempt });
+            if self.is_logged(part, offset, attempt) {
+                taken.redelivered.push(Redelivered { offset, attempts: attempt, fence });
             }
         }
         taken

@@ -23,6 +23,7 @@ mod cursor;
 #[cfg(test)]
 mod cursor_model;
 mod cursor_view;
+mod earlier;
 mod event;
 mod forgetting;
 mod holders;
@@ -53,7 +54,7 @@ mod view;
 
 pub use ahead::{COME_AGAIN_MAX, Fate, Key, LOOK_AHEAD_MAX, SKIPPED_MAX, Seen};
 pub use cursor::{Acked, Connection, Cursor, Occupied, Reading, Wants, YIELD_MS_MAX};
-pub use event::{Dead, Delivered, EventError, Fence, Forgotten, Nacked, PartEvent, Seek};
+pub use event::{Dead, Delivered, EventError, Fence, Forgotten, Nacked, PartEvent, Redelivered, Seek};
 pub use forgetting::PurgePreview;
 pub use leases::{Ask, EXPIRED_MAX, Grant, Leases, Rules, Taken};
 pub use part::{Applied, KEPT_MAX, Part, SeekPreview};

@@ -211,6 +211,7 @@ impl Part {
             settled: kept.settled.clone(),
             retries: kept.retries.clone(),
             given_up: kept.given_up.clone(),
+            revoked: OffsetSet::default(),
             ..self.clone()
         };
         part.start_moved(start);
@@ -222,11 +223,15 @@ impl Part {
     #[must_use]
     pub fn forked(&self, moment: Moment, start: Offset, now: TimestampMs) -> Option<Self> {
         let Stood { part, at } = self.stood(moment, start, now)?;
+        // Its own fences begin above what retries say of the other's.
+        let fence_last = part.retries().map(|(_, retry)| retry.fence).max().filter(|last| *last != Fence(0));
+        let fence_min = fence_last.map_or(Fence(0), |last| Fence(last.0 + 1));
         Some(Self {
             dead: part.given_up.len(),
             // Letters that are on their way are the other's, and so are its fences, its seeks and its past.
             dead_pending: 0,
-            fence_min: Fence(0),
+            fence_min,
+            revoked: OffsetSet::default(),
             kept: Arc::default(),
             moved_to: Offset(0),
             past: Arc::default(),

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use weir_protocol::ids::{Offset, TimestampMs};
 
+use super::event::Fence;
+
 /// Offsets of one page, and so the most entries that a change copies after the part was shared.
 const PAGE: u64 = 1024;
 
@@ -16,12 +18,14 @@ pub struct Retry {
     pub attempts: u32,
     /// It was given back since the last of them: not to be delivered before this time.
     pub due: Option<TimestampMs>,
+    /// The last delivery that is in the log: lower fences do not settle it. 0: none with a fence is.
+    pub fence: Fence,
 }
 
 type Page = BTreeMap<Offset, Retry>;
 
 /// Retries by offset, in pages that copies share; a copy costs nothing, a change after it one page and a list of
-/// pages. About 40 bytes each.
+/// pages. About 50 bytes each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Retries {
     pages: Arc<BTreeMap<u64, Arc<Page>>>,
@@ -107,7 +111,7 @@ mod tests {
             let (mut pages, mut plain) = (Retries::default(), BTreeMap::new());
             for (at, len, attempts) in steps {
                 let (before, then) = (pages.clone(), plain.clone());
-                let retry = Retry { attempts, due: (attempts > 4).then_some(TimestampMs(at)) };
+                let retry = Retry { attempts, due: (attempts > 4).then_some(TimestampMs(at)), fence: Fence(at) };
                 pages.insert(Offset(at), retry);
                 plain.insert(Offset(at), retry);
                 let range = Offset(at + 1)..Offset(at + 1 + len / 2);

@@ -81,7 +81,7 @@ impl Leases {
     /// place in [`Rules::max_unacked`](super::Rules::max_unacked) at once.
     ///
     /// A delivery settles as long as its record was not delivered again, its deadline over or not. One of an earlier
-    /// leader settles as long as this leader has not delivered the record.
+    /// leader settles as long as no leader since has delivered the record, or revived it.
     pub fn settle(&mut self, part: &Part, end: Offset, item: &Settle, now: TimestampMs) -> Verdict {
         self.forget_settled(part);
         let Settle { offset, fence, action } = *item;
@@ -177,7 +177,10 @@ impl Leases {
         }
         let last = known.map_or(Fence(0), |known| known.fence);
         let is_of_earlier_leader = fence < self.fence_base;
-        if fence < last || fence < part.fence_min() {
+        // Of what this leader has not delivered, the log says what the last delivery was.
+        let is_lost_before = last < self.fence_base
+            && (part.is_revoked(offset) || part.retry(offset).is_some_and(|retry| fence < retry.fence));
+        if fence < last || fence < part.fence_min() || is_lost_before {
             return Err(Verdict::LeaseLost { current: self.current(offset, now) });
         }
         if fence != last && !is_of_earlier_leader {

@@ -70,6 +70,12 @@ pub struct StoredPart {
     changed: u64,
     #[prost(uint64, optional, tag = "14")]
     forked_at: Option<u64>,
+    /// The fence of each retry, or 0; absent where all are.
+    #[prost(uint64, repeated, tag = "16")]
+    retry_fences: Vec<u64>,
+    /// A bitmap, as `settled`.
+    #[prost(bytes = "vec", optional, tag = "17")]
+    revoked: Option<Vec<u8>>,
 }
 
 /// A part as it stood before a change; fields as in [`StoredPart`].
@@ -94,6 +100,8 @@ struct StoredKept {
     /// Dead letters alone changed, and were these right after; absent: everything did.
     #[prost(message, optional, tag = "8")]
     dead_after: Option<StoredDeadAfter>,
+    #[prost(uint64, repeated, tag = "9")]
+    retry_fences: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -126,6 +134,8 @@ impl Part {
             past: self.past.ring.iter().map(stored_kept).collect(),
             changed: self.changed.0,
             forked_at: self.forked_at.map(|at| at.0),
+            retry_fences: fences(&self.retries),
+            revoked: bitmap(&self.revoked),
         }
     }
 
@@ -149,7 +159,7 @@ impl Part {
         if settled.next_member(Offset(0)).is_some_and(is_outside) || settled.max().is_some_and(is_outside) {
             return Err(PartError::Contradiction("settled records outside the partition"));
         }
-        let retries = retries(&stored.retries)?;
+        let retries = retries(&stored.retries, &stored.retry_fences)?;
         for (offset, _) in retries.iter() {
             if offset < floor || offset >= bounds.end || settled.contains(offset) {
                 return Err(PartError::Contradiction("a retry of a settled record"));
@@ -158,6 +168,10 @@ impl Part {
         let given_up = set(stored.given_up.as_ref())?;
         if given_up.members(Offset(0)).any(|at| at < bounds.start || at >= floor && !settled.contains(at)) {
             return Err(PartError::Contradiction("a dead record that is not settled"));
+        }
+        let revoked = set(stored.revoked.as_ref())?;
+        if revoked.members(Offset(0)).any(|at| at < floor || at >= bounds.end || settled.contains(at)) {
+            return Err(PartError::Contradiction("a revived record that is settled"));
         }
         if stored.past.len() > SNAPSHOTS_MAX {
             return Err(PartError::Contradiction("more of its past than is kept"));
@@ -172,6 +186,7 @@ impl Part {
             dead_pending: stored.dead_pending,
             fence_min: Fence(stored.fence_min),
             given_up,
+            revoked,
             kept: Arc::new(kept.collect::<Result<_, _>>()?),
             moved_to: Offset(stored.moved_to),
             past: Arc::new(Past::restored(past.collect::<Result<_, _>>()?)),
@@ -227,12 +242,19 @@ fn numbers(retries: &Retries) -> Vec<u64> {
     numbers.collect()
 }
 
+/// Fences of retries, in their order.
+fn fences(retries: &Retries) -> Vec<u64> {
+    let has_some = retries.iter().any(|(_, retry)| retry.fence != Fence(0));
+    retries.iter().filter(|_| has_some).map(|(_, retry)| retry.fence.0).collect()
+}
+
 fn stored_kept(kept: &Kept) -> StoredKept {
     StoredKept {
         name: kept.name,
         floor: kept.floor.0,
         settled: bitmap(&kept.settled),
         retries: numbers(&kept.retries),
+        retry_fences: fences(&kept.retries),
         given_up: bitmap(&kept.given_up),
         since: kept.stood.start.0,
         until: kept.stood.end.0,
@@ -264,7 +286,7 @@ fn restored_kept(stored: &StoredKept, end: Offset) -> Result<Kept, PartError> {
         stood: TimestampMs(stored.since)..TimestampMs(stored.until),
         floor: Offset(stored.floor),
         settled: set(stored.settled.as_ref())?,
-        retries: retries(&stored.retries)?,
+        retries: retries(&stored.retries, &stored.retry_fences)?,
         given_up: set(stored.given_up.as_ref())?,
         back,
     };
@@ -275,14 +297,15 @@ fn restored_kept(stored: &StoredKept, end: Offset) -> Result<Kept, PartError> {
     if is_outside { Err(wrong) } else { Ok(kept) }
 }
 
-fn retries(stored: &[u64]) -> Result<Retries, PartError> {
+fn retries(stored: &[u64], fences: &[u64]) -> Result<Retries, PartError> {
     let (elements, rest) = stored.as_chunks::<3>();
     let wrong = PartError::Contradiction;
-    if !rest.is_empty() {
+    if !rest.is_empty() || !fences.is_empty() && fences.len() != elements.len() {
         return Err(wrong("half a retry"));
     }
+    let fences = fences.iter().copied().chain(std::iter::repeat(0));
     let (mut retries, mut last) = (Retries::default(), None::<u64>);
-    for &[distance, attempts, due] in elements {
+    for (&[distance, attempts, due], fence) in elements.iter().zip(fences) {
         let offset = match last {
             Some(_) if distance == 0 => return Err(wrong("a retry is there twice")),
             Some(last) => last.checked_add(distance).ok_or(wrong("an offset out of range"))?,
@@ -293,7 +316,8 @@ fn retries(stored: &[u64]) -> Result<Retries, PartError> {
         if attempts == 0 {
             return Err(wrong("a retry without a delivery"));
         }
-        retries.insert(Offset(offset), Retry { attempts, due: due.checked_sub(1).map(TimestampMs) });
+        let due = due.checked_sub(1).map(TimestampMs);
+        retries.insert(Offset(offset), Retry { attempts, due, fence: Fence(fence) });
     }
     Ok(retries)
 }

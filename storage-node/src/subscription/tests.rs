@@ -6,6 +6,8 @@ use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::*;
 
+mod leaders;
+
 const BASE: Fence = Fence(5 << 32);
 
 /// A leader over a part, told everything at once.
@@ -318,7 +320,7 @@ fn after_a_restart_old_deliveries_settle_and_retries_wait() {
 #[test]
 fn the_last_delivery_of_an_earlier_leader_gets_the_time_of_a_lease() {
     let mut part = Part::new(Offset(0));
-    let delivered = vec![Delivered { offset: Offset(0), attempts: 3 }];
+    let delivered = vec![Redelivered { offset: Offset(0), attempts: 3, fence: Fence(0) }];
     part.apply(&PartEvent { delivered, ..PartEvent::default() }, Offset(0)..Offset(1));
     let mut leader = Leader::over(part, rules(), 1, 100);
     assert_eq!(leader.try_take(1_099, 1, None), Taken::default());

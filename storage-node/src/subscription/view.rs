@@ -6,6 +6,7 @@ use std::ops::Range;
 use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::rpc;
 
+use super::event::Redelivered;
 use super::leases::{Grant, Leases, State};
 use super::part::{Part, SeekPreview};
 use super::standing::LOOKED_AT_MAX;
@@ -134,6 +135,11 @@ pub(super) fn not_over(times: &BTreeSet<(TimestampMs, Offset)>, now: TimestampMs
 }
 
 impl Grant {
+    /// The grant as it is logged.
+    pub(super) fn redelivered(&self) -> Redelivered {
+        Redelivered { offset: self.offset, attempts: self.attempt, fence: self.fence }
+    }
+
     /// The grant as it is sent.
     #[must_use]
     pub fn to_wire(&self, now: TimestampMs) -> rpc::Grant {

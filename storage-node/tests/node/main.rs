@@ -21,6 +21,7 @@ mod queue;
 mod queue_again;
 mod queue_filter;
 mod queue_lapse;
+mod queue_leaders;
 mod queue_letters;
 mod queue_operate;
 mod queue_order;

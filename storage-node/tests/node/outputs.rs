@@ -23,7 +23,7 @@ use crate::queue::{ack, ask, item, part, pull, pull_at, queue_config, settle, st
 use crate::room::publish_large;
 
 /// A topic with a partition in each of the two data shards.
-async fn wide(link: &Link, topic: &str) -> TopicDescription {
+pub(crate) async fn wide(link: &Link, topic: &str) -> TopicDescription {
     let config = TopicConfig { partitions: 2, ..config() };
     let request =
         CreateTopicRequest { name: Some(name(topic)), config: Some(config), accept_existing: false };
@@ -32,7 +32,7 @@ async fn wide(link: &Link, topic: &str) -> TopicDescription {
 }
 
 /// What is to be published: partition and value.
-fn request(
+pub(crate) fn request(
     (work, to): (PartRef, &TopicDescription),
     items: Vec<SettleItem>,
     outputs: &[(u32, String)],
@@ -55,7 +55,7 @@ fn request(
     (SettleAndPublishRequest { part: work, items, outputs, wait_ms: 10_000 }, bodies)
 }
 
-async fn send(
+pub(crate) async fn send(
     link: &Link,
     (request, bodies): (SettleAndPublishRequest, Vec<Bytes>),
 ) -> Result<SettleAndPublishAnswer, Refusal> {

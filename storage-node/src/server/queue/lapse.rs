@@ -197,7 +197,7 @@ pub(super) fn dead(exhausted: &[Delivered]) -> Vec<Dead> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use weir_protocol::ids::{Incarnation, ShardId};
+    use weir_protocol::ids::{Incarnation, LogIndex, ShardId};
 
     use super::*;
     use crate::node::tests::{published, start};
@@ -211,8 +211,10 @@ mod tests {
         let shard = node.shard(ShardId(1));
         let key = (Incarnation(99), published(&shard, &[b"a".to_vec()]).await);
         let (name, config) = Default::default();
-        let part = HeldPart { name, config, version: 1, part: Part::new(weir_protocol::ids::Offset(0)) };
-        let queue = |of: &ShardHandle| of.shared.queues().of(key, &part, 1, of.shared.term(), TimestampMs(0));
+        let (zero, opened) = (weir_protocol::ids::Offset(0), LogIndex(0));
+        let part = HeldPart { name, config, version: 1, opened, part: Part::new(zero) };
+        let queue =
+            |of: &ShardHandle| of.shared.queues().of(key, &part, (1, zero), of.shared.term(), TimestampMs(0));
         // As many as a part may have within months.
         let given = {
             let of = queue(&shard);

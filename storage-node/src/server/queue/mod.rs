@@ -71,6 +71,8 @@ fn class_of(event: &PartEvent, records: u64, waiting: impl FnOnce() -> u64) -> C
     match (&event.seek, &event.forgotten) {
         // A purge settles all there is.
         (Some(_), Some(_)) => Class::Relief,
+        // A reader that takes another's place does so once.
+        _ if event.voided != Fence(0) => Class::Control,
         (None, None) if event.revived.is_empty() && records < FEW && waiting() > FEW => Class::Few,
         _ => Class::Control,
     }
@@ -149,7 +151,22 @@ impl PartHandle {
 
     fn queue(&self, view: &View) -> Arc<Queue> {
         let shared = &self.shard.shared;
-        shared.queues().of(self.key, &view.held, view.partitions, shared.term(), clock::now())
+        if let Some(queue) = shared.queues().get(&self.key) {
+            return queue;
+        }
+        let term = shared.term();
+        let of_part = (view.partitions, self.earlier_end(view));
+        shared.queues().of(self.key, &view.held, of_part, term, clock::now())
+    }
+
+    /// Records below may have been delivered by an earlier leader: those of entries before this one's term.
+    fn earlier_end(&self, view: &View) -> Offset {
+        let began = self.shard.shared.term_began();
+        if view.held.opened >= began {
+            return Offset(0);
+        }
+        let state = self.shard.state.read();
+        state.partition(self.key.1).map_or(view.end, |partition| partition.end_before(began))
     }
 
     /// Puts what happened to records into the log. On return it is committed. `decided` is the leader's next

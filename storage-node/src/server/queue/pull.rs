@@ -22,7 +22,7 @@ use crate::read::{Allowance, Reader};
 use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
 use crate::server::decode::decode;
-use crate::subscription::{Ask, Delivered, Fence, Grant, Leases, Part, PartEvent, PullKey, Taken};
+use crate::subscription::{Ask, Fence, Grant, Leases, Part, PartEvent, PullKey, Taken};
 
 /// Encoded bytes that one pull gives at most, but for a single larger batch.
 pub(super) const PULL_BYTES_MAX: u64 = 3 << 20;
@@ -221,7 +221,9 @@ impl Puller<'_> {
         }
         let repeated = key.map(|key| held.leases.repeat(key, now)).unwrap_or_default();
         if !repeated.is_empty() {
-            return Ok(Looked::Repeat(taken_before(repeated, part), held.next_fence));
+            let redelivered = held.leases.unlogged(part, &repeated);
+            let taken = Taken { grants: repeated, redelivered, exhausted: Vec::new() };
+            return Ok(Looked::Repeat(taken, held.next_fence));
         }
         if self.request.only_repeat {
             return Ok(Looked::Over(Step::Nothing { wake_ms: None }));
@@ -268,8 +270,8 @@ impl Puller<'_> {
         end
     }
 
-    /// Logs second deliveries, before any byte of them leaves, and records that have had all theirs. True if
-    /// the part was moved meanwhile: then nothing of it holds any more.
+    /// Logs deliveries that may not be the first ones, before any byte of them leaves, and records
+    /// that have had all theirs. True if the part was moved meanwhile: then nothing of it holds any more.
     async fn log(&self, taken: &Taken, decided: Fence) -> Result<bool, Refusal> {
         if taken.redelivered.is_empty() && taken.exhausted.is_empty() {
             return Ok(false);
@@ -536,13 +538,4 @@ fn has_no_room(refusal: &Refusal) -> bool {
 fn is_of_letters(refusal: &Refusal, taken: &Taken) -> bool {
     let is_full = refusal.error_code() == ErrorCode::Busy && refusal.effect() == Outcome::None;
     is_full && !taken.exhausted.is_empty() && !taken.grants.is_empty()
-}
-
-/// What a pull before has taken. It may be on its way still, with second deliveries that are in no log yet:
-/// whoever sends them first logs them first.
-fn taken_before(grants: Vec<Grant>, part: &Part) -> Taken {
-    let is_unlogged = |grant: &&Grant| grant.attempt >= 2 && grant.attempt > part.attempts(grant.offset);
-    let delivered = |grant: &Grant| Delivered { offset: grant.offset, attempts: grant.attempt };
-    let redelivered = grants.iter().filter(is_unlogged).map(delivered).collect();
-    Taken { grants, redelivered, exhausted: Vec::new() }
 }

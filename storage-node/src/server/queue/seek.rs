@@ -60,7 +60,7 @@ pub(super) fn begin_move(held: &mut Held) -> Result<Fence, Refusal> {
         return Err(Refusal { retry_after_ms: Some(100), ..refusal });
     }
     held.is_seeking = true;
-    held.next_fence = Fence(held.next_fence.max(held.cursor.fence_end()).0 + 1);
+    held.next_fence = Fence(held.fence_end().0 + 1);
     Ok(held.next_fence)
 }
 
@@ -78,7 +78,7 @@ pub(super) async fn finish_move(
     held.is_seeking = false;
     // Also where nobody knows whether it is in the log: a new beginning asks the part.
     if !is_refused && let Ok(view) = handle.view() {
-        held.begin_again(&view.held, view.partitions, clock::now());
+        held.begin_again(&view.held, (view.partitions, view.end), clock::now());
     }
     drop(held);
     queue.changed.notify_waiters();

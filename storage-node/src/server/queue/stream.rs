@@ -116,6 +116,9 @@ impl Streamer<'_> {
             return Ok(Step::Again);
         };
         let shown_end = last.offset.plus(1);
+        if self.void_others(wants).await? {
+            return Ok(Step::Again);
+        }
         let first_fence = {
             let (mut held, now) = self.part.lock(self.queue)?;
             // Meanwhile there may have been a seek, retention, or another that took its place.
@@ -143,6 +146,23 @@ impl Streamer<'_> {
 }
 
 impl Streamer<'_> {
+    /// What another reader was shown before, and has not acknowledged, is this reader's alone from here on. That is in
+    /// the log, so it stays so with any leader. True if the part was moved, or the reader replaced, meanwhile.
+    async fn void_others(&self, wants: Wants<'_>) -> Result<bool, Refusal> {
+        let (voided, decided) = {
+            let (held, view) = self.part.lock(self.queue)?;
+            let part = &view.held.part;
+            if held.is_seeking || !held.cursor.is_read_by(wants, part.floor(), clock::now()) {
+                return Ok(true);
+            }
+            let Some(voided) = held.cursor.voids(part) else { return Ok(false) };
+            (voided, held.fence_end())
+        };
+        let event = PartEvent { voided, ..PartEvent::default() };
+        let logged = self.part.commit(self.room, &event, decided).await;
+        if was_moved(&logged) { Ok(true) } else { logged.map(|()| false) }
+    }
+
     /// What compaction dropped is settled where it is next in line, with what follows and was dropped too.
     async fn settle_dropped(&self, hole: Option<Range<Offset>>) -> Result<(), Refusal> {
         let Some(hole) = hole else { return Ok(()) };
@@ -152,7 +172,7 @@ impl Streamer<'_> {
             if held.is_seeking {
                 return Ok(());
             }
-            held.next_fence
+            held.fence_end()
         };
         let event = PartEvent { settled: vec![hole.start..end], ..PartEvent::default() };
         let logged = self.part.commit(self.room, &event, decided).await;
@@ -244,7 +264,7 @@ async fn commit(
             let (mut held, view) = part.lock(queue)?;
             if !held.is_seeking {
                 match held.cursor.to_settle(upto, reading, view.held.part.floor()) {
-                    Some(range) => break (range, held.next_fence),
+                    Some(range) => break (range, held.fence_end()),
                     None => return Ok(false),
                 }
             }

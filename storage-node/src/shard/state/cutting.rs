@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn letters_and_outputs_whose_bytes_were_in_the_log_alone_are_lost_and_counted() {
-        let golden = bytes::Bytes::from_static(include_bytes!("golden/v6.checkpoint"));
+        let golden = bytes::Bytes::from_static(include_bytes!("golden/v7.checkpoint"));
         let mut state = ShardState::decode(ShardId(5), &golden).unwrap();
         let packed = state.dead_letters.iter().find(|letter| letter.pack.is_some());
         let letter = packed.unwrap().clone();

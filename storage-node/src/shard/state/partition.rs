@@ -368,6 +368,12 @@ impl Partition {
         (at, self.kept.rows.bytes_between(self.start, at))
     }
 
+    /// One past the last record of the entries before `index`. Decodes less than one chunk of rows.
+    #[must_use]
+    pub fn end_before(&self, index: LogIndex) -> Offset {
+        self.kept.rows.at_entry(index).map_or(self.end, |row| row.base_offset)
+    }
+
     pub(super) fn sealed(&self) -> &VecDeque<Sealed> {
         &self.kept.sealed
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_protocol::ids::{Incarnation, Offset};
+use weir_protocol::ids::{Incarnation, LogIndex, Offset};
 use weir_protocol::rpc::{SubscriptionConfig, SubscriptionName, TopicName};
 
 use super::cow_map::CowMap;
@@ -23,6 +23,8 @@ pub struct HeldPart {
     pub config: Arc<SubscriptionConfig>,
     /// Version of that.
     pub version: u32,
+    /// The entry that opened it; 0: one that a checkpoint covers, which does not say.
+    pub opened: LogIndex,
     /// What is settled, and what is known of the rest.
     pub part: Part,
 }

@@ -35,8 +35,8 @@ use super::subscriptions::Subscriptions;
 /// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions, 3 nothing of
 /// rules beyond leases, of outputs and of packs, 4 nothing of several topics, of packs that take the place of
 /// others and of restores; all of them means the same in 5. In 6 a dead letter has its number; before, they
-/// are dense.
-const FORMAT: u32 = 6;
+/// are dense. In 7 a part knows which leases have ended.
+const FORMAT: u32 = 7;
 const FORMAT_MIN: u32 = 1;
 
 pub use encoding::CHUNK_BYTES;

@@ -142,6 +142,7 @@ fn wrong(what: impl Into<String>) -> SnapshotError {
 
 fn held(stored: StoredPart, bounds: Range<Offset>) -> Result<HeldPart, PartError> {
     Ok(HeldPart {
+        opened: LogIndex(0),
         name: Arc::new(stored.name),
         config: Arc::new(stored.config),
         version: stored.version,

@@ -173,6 +173,7 @@ impl ShardState {
             name: Arc::new(subscription.name.clone()),
             config: Arc::new(subscription.config.clone()),
             version: subscription.version,
+            opened: self.newest(),
             part,
         };
         self.parts.open(key, held)

@@ -17,9 +17,11 @@ impl Pair {
         let found = self.part.unsettled_from(Offset(0), end).flat_map(|range| range.start.0..range.end.0);
         assert!(found.eq(unsettled.iter().copied()));
         for (offset, record) in self.records.iter().enumerate().filter(|(_, record)| !record.settled) {
-            let logged = (record.logged > 0)
-                .then_some(Retry { attempts: record.logged, due: record.due.map(TimestampMs) });
-            assert_eq!(self.part.retry(Offset(offset as u64)), logged);
+            let Record { logged, due, logged_fence, is_revoked, .. } = *record;
+            let (due, fence) = (due.map(TimestampMs), Fence(logged_fence));
+            let retry = (logged > 0).then_some(Retry { attempts: logged, due, fence });
+            assert_eq!(self.part.retry(Offset(offset as u64)), retry);
+            assert_eq!(self.part.is_revoked(Offset(offset as u64)), is_revoked);
         }
         let is_ready = self.leases.ready(&self.part, end, self.now());
         let expected = self.check_counts();

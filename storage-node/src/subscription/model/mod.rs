@@ -124,6 +124,10 @@ struct Record {
     is_made_up: bool,
     /// It was dead: others of its key may have gone before it since.
     is_redriven: bool,
+    /// The last delivery that is in the log.
+    logged_fence: u64,
+    /// It was redriven, and no delivery since is in the log.
+    is_revoked: bool,
 }
 
 const NEW: Record = Record {
@@ -139,6 +143,8 @@ const NEW: Record = Record {
     in_line: false,
     is_made_up: false,
     is_redriven: false,
+    logged_fence: 0,
+    is_revoked: false,
 };
 
 struct Pair {
@@ -160,6 +166,8 @@ struct Pair {
     /// From here on nothing was looked at.
     frontier: u64,
     begun: u64,
+    /// Records below may be with a client of an earlier leader.
+    earlier_end: u64,
     holders: BTreeMap<u8, u64>,
 }
 
@@ -183,6 +191,7 @@ impl Pair {
             in_flight: VecDeque::new(),
             frontier: 0,
             begun: 0,
+            earlier_end: 0,
             holders: BTreeMap::new(),
         }
     }

@@ -65,7 +65,7 @@ impl Pair {
         self.leases.revived(&self.part, Offset(first));
         for at in dead {
             let Record { key, fated, .. } = self.records[at as usize];
-            self.records[at as usize] = Record { key, fated, is_redriven: true, ..NEW };
+            self.records[at as usize] = Record { key, fated, is_redriven: true, is_revoked: true, ..NEW };
         }
         // What nobody is to have is looked at again, with all that is behind the first.
         let skipped =
@@ -82,7 +82,9 @@ impl Pair {
         assert_eq!(again.encode(), self.part.encode());
         self.part = again;
         (self.next_fence, self.fence_base) = (fence_base, fence_base.0);
-        self.leases = Leases::new(&self.part, self.rules.clone(), fence_base, self.now());
+        let leases = Leases::new(&self.part, self.rules.clone(), fence_base, self.now());
+        self.earlier_end = self.end().0;
+        self.leases = leases.after_leader_of(self.end());
         (self.frontier, self.begun) = (self.part.floor().0, self.now);
         self.holders.clear();
         for record in &mut self.records {
@@ -90,11 +92,13 @@ impl Pair {
             let last_chance = has_had_all.then_some(self.now + self.rules.lease_ms);
             if self.rules.looks_ahead {
                 let Record { key, fated, settled, is_dead, logged, due, is_redriven, .. } = *record;
+                let Record { logged_fence, is_revoked, .. } = *record;
                 let until = due.or(last_chance).filter(|_| has_had_all && !settled);
                 let is = until.map_or(Is::New, |until| Is::Waiting { until });
                 let attempts = logged;
+                let base = Record { logged_fence, is_revoked, ..NEW };
                 *record =
-                    Record { key, fated, settled, is_dead, logged, attempts, due, is, is_redriven, ..NEW };
+                    Record { key, fated, settled, is_dead, logged, attempts, due, is, is_redriven, ..base };
                 continue;
             }
             let until = record.due.or(last_chance);

@@ -17,7 +17,9 @@ impl Pair {
         let verdict = self.leases.settle(&self.part, self.end(), &item, self.now());
         let record = self.records[offset as usize];
         let is_settling = matches!(record.is, Is::Settling { .. });
-        let is_older = fence < record.fence || fence < self.fence_min;
+        let is_of_before = record.is_revoked || fence < record.logged_fence;
+        let is_older =
+            fence < record.fence || fence < self.fence_min || record.fence < self.fence_base && is_of_before;
         let is_adopted = fence < self.fence_base && record.fence < self.fence_base;
         match verdict {
             _ if fence == 0 => assert_eq!(verdict, Verdict::Unknown),
@@ -100,6 +102,7 @@ impl Pair {
         let record = &mut self.records[offset as usize];
         let had_effect = !record.settled;
         record.settled |= event.nacked.is_empty();
+        record.is_revoked &= !record.settled;
         record.is_dead |= had_effect && !event.dead.is_empty();
         if let Some(nacked) = event.nacked.first().filter(|_| had_effect) {
             (record.logged, record.due) = (nacked.attempts.max(record.logged), Some(nacked.due.0));

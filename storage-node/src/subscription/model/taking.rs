@@ -54,12 +54,18 @@ impl Pair {
             record.fence = grant.fence.0;
             record.attempts = grant.attempt;
             self.set(grant.offset.0, is);
-            if grant.attempt >= 2 {
-                redelivered.push(Delivered { offset: grant.offset, attempts: grant.attempt });
+            if self.is_logged(grant) {
+                redelivered.push(grant.redelivered());
             }
         }
         assert_eq!(taken.redelivered, redelivered);
         self.send(&taken, sent);
+    }
+
+    /// Somebody else may hold it, of this leader or an earlier one.
+    fn is_logged(&self, grant: &Grant) -> bool {
+        let may_be_held = grant.offset.0 < self.earlier_end && self.fence_min < self.fence_base;
+        grant.attempt >= 2 || may_be_held || self.records[grant.offset.0 as usize].is_revoked
     }
 
     /// Sends some of what was taken, after it is logged, and releases the others.
@@ -78,10 +84,11 @@ impl Pair {
         for grant in &sent {
             self.leases.leaves(grant.offset, grant.fence);
             self.deliveries.push((grant.offset.0, grant.fence.0));
-            if grant.attempt >= 2 {
-                event.delivered.push(Delivered { offset: grant.offset, attempts: grant.attempt });
+            if self.is_logged(grant) {
+                event.delivered.push(grant.redelivered());
                 let record = &mut self.records[grant.offset.0 as usize];
-                (record.logged, record.due) = (grant.attempt, None);
+                (record.logged, record.due) = (grant.attempt.max(record.logged), None);
+                (record.logged_fence, record.is_revoked) = (grant.fence.0, false);
             }
         }
         let applied = self.part.apply(&event, Offset(self.start)..self.end());

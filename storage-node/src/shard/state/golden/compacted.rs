@@ -12,8 +12,8 @@ use super::super::ShardState;
 use super::super::tests::{config, name};
 use super::{SHARD, apply, command, joined, life, log, pack};
 
-const LOG: &[u8] = include_bytes!("v6-compacted.log");
-const CHECKPOINT: &[u8] = include_bytes!("v6-compacted.checkpoint");
+const LOG: &[u8] = include_bytes!("v7-compacted.log");
+const CHECKPOINT: &[u8] = include_bytes!("v7-compacted.checkpoint");
 
 fn compact(
     attempt: u128,
@@ -54,8 +54,8 @@ fn a_log_with_compacted_packs_leads_to_its_checkpoint() {
     let written = written();
     let (state, verdicts) = apply(&written);
     if let Ok(dir) = std::env::var("WEIR_GOLDEN_DIR") {
-        std::fs::write(format!("{dir}/v6-compacted.log"), &written).unwrap();
-        std::fs::write(format!("{dir}/v6-compacted.checkpoint"), state.encode()).unwrap();
+        std::fs::write(format!("{dir}/v7-compacted.log"), &written).unwrap();
+        std::fs::write(format!("{dir}/v7-compacted.checkpoint"), state.encode()).unwrap();
         return;
     }
     assert!(written == LOG, "this build writes another log");

@@ -10,8 +10,8 @@ use super::super::ShardState;
 use super::{SHARD, apply, command, joined, life, log};
 use crate::subscription::{Dead, Fence, Forgotten, Moment, Part, PartEvent, Seek};
 
-const LOG: &[u8] = include_bytes!("v6-purged.log");
-const CHECKPOINT: &[u8] = include_bytes!("v6-purged.checkpoint");
+const LOG: &[u8] = include_bytes!("v7-purged.log");
+const CHECKPOINT: &[u8] = include_bytes!("v7-purged.checkpoint");
 /// Two parts, with the names of what stood before their last purges.
 const PURGED: [(u64, u32, u64); 2] = [(6, 1, 32), (7, 0, 35)];
 
@@ -68,8 +68,8 @@ fn a_log_with_purges_leads_to_its_checkpoint() {
     let written = written();
     let (state, verdicts) = apply(&written);
     if let Ok(dir) = std::env::var("WEIR_GOLDEN_DIR") {
-        std::fs::write(format!("{dir}/v6-purged.log"), &written).unwrap();
-        std::fs::write(format!("{dir}/v6-purged.checkpoint"), state.encode()).unwrap();
+        std::fs::write(format!("{dir}/v7-purged.log"), &written).unwrap();
+        std::fs::write(format!("{dir}/v7-purged.checkpoint"), state.encode()).unwrap();
         return;
     }
     assert!(written == LOG, "this build writes another log");

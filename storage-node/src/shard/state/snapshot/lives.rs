@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn no_life_of_before_a_restore_is_left_in_a_state_with_all_there_can_be() {
-        let bytes = Bytes::from_static(include_bytes!("../golden/v6.checkpoint"));
+        let bytes = Bytes::from_static(include_bytes!("../golden/v7.checkpoint"));
         let shard = ShardId(5);
         let before = ShardState::decode(shard, &bytes).unwrap();
         let after = before.with_new_lives(shard, 2).unwrap();
