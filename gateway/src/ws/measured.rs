@@ -39,6 +39,7 @@ impl PublishCredit {
         let granting = Granting::new(now, Pool::with_sizes(sizes, budget).open(), msgs);
         let found = Found {
             last_seq: None,
+            highest: None,
             incarnation: 1,
             partitions: 1,
             levels: Level::Quorum.bit(),

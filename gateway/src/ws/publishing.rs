@@ -13,9 +13,12 @@ use crate::service::publish::NewRecord;
 
 /// What the gateway found when it opened the channel.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(test, derive(Default))]
 pub(super) struct Found {
     /// Last number of the producer's accepted prefix.
     pub(super) last_seq: Option<u64>,
+    /// Highest number that any partition knew of the producer.
+    pub(super) highest: Option<u64>,
     /// The topic's life.
     pub(super) incarnation: u64,
     pub(super) partitions: u32,
@@ -40,6 +43,8 @@ pub(super) enum BadSeq {
 pub(super) struct Publishing {
     found: Found,
     next_seq: u64,
+    /// Lower numbers may be known, each for itself: see [`Publishing::run_end`].
+    known_to: u64,
     /// Some number was taken.
     has_begun: bool,
     pub(super) granting: Granting,
@@ -91,6 +96,7 @@ impl Publishing {
         Self {
             found,
             next_seq: found.last_seq.map_or(0, |last| last + 1),
+            known_to: found.highest.map_or(0, |highest| highest + 1),
             has_begun: false,
             granting,
             levels: told,
@@ -117,8 +123,29 @@ impl Publishing {
         if seq < self.next_seq && !self.found.has_producer {
             return Err(BadSeq::Repeat(self.next_seq - 1));
         }
+        if seq < self.next_seq {
+            self.known_to = self.known_to.max(self.next_seq);
+        }
         self.next_seq = seq + count;
         Ok(())
+    }
+
+    /// How far numbers from `seq` on may go together: exclusive. A batch that is known in part is refused as a whole,
+    /// so that the rest would never be stored. What is certainly known goes together, and what is certainly new; in
+    /// between each number goes alone, until the client has sent what it repeats.
+    pub(super) fn run_end(&self, seq: u64) -> u64 {
+        let sure_to = self.found.last_seq.map_or(0, |last| last + 1);
+        match seq {
+            _ if !self.found.has_producer || seq >= self.known_to.max(sure_to) => u64::MAX,
+            _ if seq < sure_to => sure_to,
+            _ => seq + 1,
+        }
+    }
+
+    /// A batch was refused because its producer is known up to `last_seq`: more had been accepted than was known when
+    /// the channel was opened.
+    pub(super) fn overlapped(&mut self, last_seq: u64) {
+        self.known_to = self.known_to.max(last_seq.saturating_add(1));
     }
 
     /// On several partitions what was found of the producer is a lower bound, by a window at most: whoever
@@ -209,7 +236,8 @@ mod tests {
     use crate::ws::pool::Pool;
 
     fn found(last_seq: Option<u64>, has_producer: bool) -> Found {
-        Found { last_seq, incarnation: 1, partitions: 1, levels: Level::Quorum.bit(), has_producer }
+        let (highest, levels) = (last_seq, Level::Quorum.bit());
+        Found { last_seq, highest, incarnation: 1, partitions: 1, levels, has_producer }
     }
 
     fn channel(last_seq: Option<u64>, has_producer: bool) -> Publishing {
@@ -260,6 +288,22 @@ mod tests {
         assert_eq!(channel.take_seq(2_048, 1), Ok(()), "sent again");
         assert_eq!(begin(2, 3_073).0, Err(BadSeq::Gap(2_048)), "more than a window was never unknown");
         assert_eq!(begin(1, 2_049).0, Err(BadSeq::Gap(2_048)), "on one partition all is known");
+    }
+
+    #[test]
+    fn what_may_be_known_in_part_goes_one_by_one_and_the_rest_together() {
+        let mut channel = publishing(Found { highest: Some(14), partitions: 2, ..found(Some(9), true) });
+        let ends = |channel: &Publishing, seqs: [u64; 4]| seqs.map(|seq| channel.run_end(seq));
+        assert_eq!(ends(&channel, [3, 9, 10, 14]), [10, 10, 11, 15]);
+        assert_eq!(channel.run_end(15), u64::MAX);
+        // What was sent on this connection may be known too once it is sent again.
+        channel.take_seq(10, 20).unwrap();
+        assert_eq!(channel.run_end(20), u64::MAX);
+        channel.take_seq(18, 1).unwrap();
+        assert_eq!(ends(&channel, [18, 29, 30, 31]), [19, 30, u64::MAX, u64::MAX]);
+        channel.overlapped(40);
+        assert_eq!(ends(&channel, [30, 40, 41, 42]), [31, 41, u64::MAX, u64::MAX]);
+        assert_eq!(super::tests::channel(Some(9), false).run_end(3), u64::MAX, "nothing is recognised");
     }
 
     #[test]

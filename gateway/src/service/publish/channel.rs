@@ -37,6 +37,8 @@ pub struct PublishChannel {
     levels: u32,
     /// Last number of the contiguous prefix that is known to be accepted.
     pub last_seq: Option<Seq>,
+    /// Highest number that any partition knew of the producer.
+    pub highest: Option<Seq>,
     before: Arc<Before>,
 }
 
@@ -67,9 +69,11 @@ impl Publisher {
             topic => topic?,
         };
         let levels = self.levels(&topic, &open.confirm)?;
-        let mut last_seq = None;
+        let (mut last_seq, mut highest) = (None, None);
         if let Some((id, epoch)) = &open.producer {
-            last_seq = self.last_seq(&topic, id, *epoch, deadline).await?;
+            let known = self.last_seqs(&topic, id, *epoch, deadline).await?;
+            highest = known.iter().max().copied();
+            last_seq = contiguous(&known, topic.partitions());
         }
         let keyless = open.producer.as_ref().map(|(id, _)| self.keyless(topic.partitions(), Some(id)));
         let producer = open.producer.map(|(id, epoch)| ProducerAt {
@@ -79,7 +83,8 @@ impl Publisher {
             seq: Seq(0),
         });
         let before = Arc::new(Before::new(last_seq.is_some()));
-        Ok(PublishChannel { publisher: self.clone(), topic, producer, keyless, levels, last_seq, before })
+        let publisher = self.clone();
+        Ok(PublishChannel { publisher, topic, producer, keyless, levels, last_seq, highest, before })
     }
 
     /// The set of level bits that are to be told; none asked for: the topic's default.
@@ -93,15 +98,14 @@ impl Publisher {
         Ok(levels & !Level::None.bit())
     }
 
-    /// The last number of the contiguous accepted prefix, as far as it can be told: with several partitions that
-    /// is a lower bound, at most a window below the highest number. Sending again from there is harmless.
-    async fn last_seq(
+    /// The highest number on each partition that knows the producer in this epoch.
+    async fn last_seqs(
         &self,
         topic: &Topic,
         id: &str,
         epoch: Epoch,
         deadline: tokio::time::Instant,
-    ) -> Result<Option<Seq>, ServiceError> {
+    ) -> Result<Vec<Seq>, ServiceError> {
         let found = self.producer_on(topic, id, deadline).await?;
         if let Some(newer) = found.iter().find(|at| at.epoch > epoch) {
             let detail = format!("the producer is at epoch {}", newer.epoch);
@@ -111,12 +115,13 @@ impl Publisher {
             };
             return Err(refusal.into());
         }
-        let current: Vec<_> = found.iter().filter(|at| at.epoch == epoch).map(|at| at.last_seq).collect();
-        Ok(contiguous(&current, topic.partitions()))
+        Ok(found.iter().filter(|at| at.epoch == epoch).map(|at| at.last_seq).collect())
     }
 }
 
-/// The prefix that is accepted for certain, given the highest number on each partition that knows the producer.
+/// The last number of the prefix that is accepted for certain, given the highest number on each partition that knows
+/// the producer. With several partitions that is a lower bound, at most a window below the highest number. Sending
+/// again from there is harmless.
 ///
 /// A producer never has more than a window of unconfirmed numbers, so all but the last window of what the
 /// highest number promises is there; and on every partition everything up to its highest is.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use weir_protocol::batch::{Batch, HeadersBuilder, RecordParts};
+use weir_protocol::batch::{Batch, HeadersBuilder, Record, RecordParts};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Seq;
 use weir_protocol::limits::{INTEGER_MAX, SUB_BATCH_BYTES_TARGET, WS_CHANNELS_MAX};
@@ -94,7 +94,8 @@ impl Session {
     fn wait_for_turn(&mut self, now: Now, ch: Channel, seq: u64, record: NewRecord, amount: Amount) {
         let Some(publishing) = self.publishing(ch) else { return };
         let waiting = publishing.waiting.len();
-        let follows = publishing.waiting_from + waiting as u64 == seq;
+        let from = publishing.waiting_from;
+        let follows = from + waiting as u64 == seq && seq < publishing.run_end(from);
         let total = publishing.waiting_amount.plus(amount);
         let is_full = waiting >= CALL_RECORDS_MAX || total.bytes > SUB_BATCH_BYTES_TARGET as u64;
         if waiting > 0 && (!follows || is_full) {
@@ -126,10 +127,40 @@ impl Session {
         if let Err(bad) = publishing.take_seq(seq.0, amount.msgs) {
             return self.reject_untaken(ch, seq.0, amount, &bad_seq(bad));
         }
+        // One that says itself to be something else is refused as it is.
+        let is_other = !header.producer.is_none() && header.base_seq != seq;
+        let is_whole = is_other || publishing.run_end(seq.0) - seq.0 >= amount.msgs;
         self.publish_waiting(now, ch);
-        self.call(now, ch, seq, Content::Batches(vec![batch]), amount);
+        if is_whole {
+            self.call(now, ch, seq, Content::Batches(vec![batch]), amount);
+        } else if self.divide(now, ch, seq, &batch, amount).is_none() {
+            return self.bad_frame(ch, "the batch's records cannot be read");
+        }
         // What it has under way is counted at the end of the turn.
         self.touch(ch);
+    }
+
+    /// Makes calls of the records of a batch of which some may be known; `None` if they cannot be read.
+    fn divide(&mut self, now: Now, ch: Channel, seq: Seq, batch: &Batch, amount: Amount) -> Option<()> {
+        let records: Vec<_> = batch.records().ok()?.collect::<Result<_, _>>().ok()?;
+        let mut records = records.into_iter().peekable();
+        let (mut at, mut bytes_left) = (seq.0, amount.bytes);
+        while records.peek().is_some() {
+            let end = self.publishing(ch)?.run_end(at);
+            let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(CALL_RECORDS_MAX);
+            let run: Vec<_> = records.by_ref().take(most).collect();
+            let msgs = run.len() as u64;
+            // What the batch itself takes is counted with its last records.
+            let own = run.iter().map(|record| record.size as u64).sum::<u64>().min(bytes_left);
+            let bytes = if records.peek().is_some() { own } else { bytes_left };
+            bytes_left -= bytes;
+            let new =
+                |Record { key, headers, value, .. }: Record| NewRecord { key, headers, value, unnamed: None };
+            let content = Content::Records(run.into_iter().map(new).collect());
+            self.call(now, ch, Seq(at), content, Amount { msgs, bytes });
+            at += msgs;
+        }
+        Some(())
     }
 
     /// Makes one call of the records that wait.
@@ -315,6 +346,9 @@ impl Session {
         }
         if let Some(publishing) = self.publishing_of(of) {
             publishing.refused(seq, count);
+            if failure.code() == ErrorCode::SeqOverlap {
+                publishing.overlapped(failure.refusal().last_seq.unwrap_or_default());
+            }
             self.reject(of, seq, count, &Problem::from(failure));
         }
     }

@@ -64,7 +64,7 @@ impl Play {
             other => panic!("{other:?}"),
         };
         let levels = Level::Quorum.bit();
-        let found = Found { last_seq: None, incarnation: 1, partitions: 1, levels, has_producer: false };
+        let found = Found { incarnation: 1, partitions: 1, levels, ..Found::default() };
         play.session.opened(play.now, of, Ok(found));
         assert!(matches!(play.sent()[..], [ServerFrame::Opened(_)]));
         (play, of)

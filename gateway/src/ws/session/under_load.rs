@@ -133,7 +133,7 @@ impl Publisher {
             session.receive(now, ch, ClientFrame::Open(Open { topic: "t".into(), ..Open::default() }));
             let Some(Effect::Open { of, .. }) = session.take_effects().pop() else { panic!("not opened") };
             let levels = Level::Quorum.bit();
-            let found = Found { last_seq: None, incarnation: 1, partitions: 1, levels, has_producer: false };
+            let found = Found { incarnation: 1, partitions: 1, levels, ..Found::default() };
             session.opened(now, of, Ok(found));
             let effects = session.take_effects();
             let [Effect::Send(_, ServerFrame::Opened(opened))] = &effects[..] else { panic!("{effects:?}") };

@@ -63,6 +63,7 @@ impl Publishers {
         let found = opened.map(|channel| {
             let found = Found {
                 last_seq: channel.last_seq.map(|seq| seq.0),
+                highest: channel.highest.map(|seq| seq.0),
                 incarnation: channel.topic.incarnation.0,
                 partitions: channel.topic.partitions(),
                 levels: channel.levels(),
