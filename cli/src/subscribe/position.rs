@@ -34,7 +34,11 @@ impl Position {
         let misses = !started.recovered
             && (self.life != Some(started.inc)
                 || parts.iter().any(|(partition, start, _)| *start > self.taken_to(*partition)));
-        self.life = Some(started.inc);
+        if self.life.replace(started.inc) != Some(started.inc) {
+            // What came of another topic of that name says nothing of this one.
+            self.next.clear();
+            self.early.clear();
+        }
         for &(partition, start, _) in &parts {
             // What may be lost is taken back by name, behind this.
             if !self.early.contains_key(&partition) {
@@ -112,7 +116,8 @@ impl Position {
             firm: early(p).map(|(_, firm)| *firm),
         });
         let seen = seen.collect();
-        (!self.next.is_empty()).then(|| ResumeChannel { ch, n: self.n, seen, ..ResumeChannel::default() })
+        let channel = ResumeChannel { ch, inc: self.life, n: self.n, seen, ..ResumeChannel::default() };
+        (!self.next.is_empty()).then_some(channel)
     }
 
     /// Where the next connection starts what `resume` does not name.

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use futures_util::SinkExt;
 use tokio::time::timeout;
 use weir_protocol::ws::{
-    Channel, ClientFrame, CloseCode, Confirm, Hello, Limit, ResumeChannel, Seen, ServerFrame, Unsub,
+    Channel, ClientFrame, CloseCode, Confirm, Hello, Limit, Opened, ResumeChannel, Seen, ServerFrame, Unsub,
 };
 
 use super::client::Client;
-use super::product::{Product, Running};
-use super::{CREDIT, batch, product, text};
+use super::product::{Connection, Product, Running};
+use super::{CREDIT, batch, product, text, together};
 
 #[tokio::test]
 async fn a_producer_goes_on_after_a_crash_without_losing_or_repeating_anything() {
@@ -51,18 +52,64 @@ async fn a_producer_goes_on_after_a_crash_without_losing_or_repeating_anything()
     assert!(more.is_err(), "a record came twice: {more:?}");
 }
 
+/// Sends what was confirmed in part again, in one message or batch, and goes on behind it.
+async fn repeats_and_goes_on(subprotocol: &'static str, partitions: u32) {
+    let (_dir, product) = product();
+    let mut http = Connection::open(&product.address).unwrap();
+    let config = format!("{{\"partitions\":{partitions}}}");
+    http.request("PUT /v1/topics/log", &[], config.as_bytes()).unwrap();
+    let is_json = subprotocol.ends_with("json");
+    let mut first = Client::welcomed(&product.address, subprotocol).await;
+    let opened = first.open(1, "log", Some("p")).await;
+    let send = async |client: &mut Client, opened: &Opened, seqs: std::ops::Range<u64>| {
+        if is_json {
+            let frames: Vec<_> = seqs.map(|seq| text(seq, "1")).collect();
+            client.0.socket.send(together(1, &frames)).await.unwrap();
+        } else {
+            client.send(1, batch(opened, Some("p"), seqs.start, seqs.end - seqs.start)).await;
+        }
+    };
+    send(&mut first, &opened, 0..3).await;
+    first.confirmed(2).await;
+    drop(first);
+    let mut client = Client::welcomed(&product.address, subprotocol).await;
+    let opened = client.open(1, "log", Some("p")).await;
+    send(&mut client, &opened, 1..6).await;
+    client.confirmed(5).await;
+    // The same on one connection.
+    send(&mut client, &opened, 4..9).await;
+    client.confirmed(8).await;
+    client.sub(2, "log", "earliest", CREDIT).await;
+    while !matches!(client.next().await.1, ServerFrame::Subscribed(_)) {}
+    let mut offsets = client.deliveries(1, 9).await;
+    offsets.sort_unstable();
+    assert_eq!(offsets, (0..9).collect::<Vec<_>>(), "{subprotocol}, {partitions}: each once");
+    let mut http = Connection::open(&product.address).unwrap();
+    let page = http.request("GET /v1/topics/log/messages?from=earliest", &[], b"").unwrap().json();
+    assert_eq!(page["messages"].as_array().unwrap().len(), 9, "{page}");
+}
+
+#[tokio::test]
+async fn what_is_known_in_part_is_a_repeat_and_the_rest_is_stored() {
+    for subprotocol in ["weir.v1.json", "weir.v1.bin"] {
+        for partitions in [1, 3] {
+            repeats_and_goes_on(subprotocol, partitions).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_reader_resumes_where_it_was_with_its_numbers() {
     let (_dir, product) = product();
     let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
-    client.open(1, "log", None).await;
+    let inc = Some(client.open(1, "log", None).await.inc);
     for seq in 0..6 {
         client.send(1, text(seq, "1")).await;
     }
     client.confirmed(5).await;
     let mut reader = Client::connect(&product.address, "weir.v1.json").await;
     let seen = vec![Seen { p: 0, o: 3, ..Seen::default() }];
-    let channel = ResumeChannel { ch: 9, n: Some(41), seen, ..ResumeChannel::default() };
+    let channel = ResumeChannel { ch: 9, inc, n: Some(41), seen, ..ResumeChannel::default() };
     let hello = Hello { v: 1, channels: vec![channel], ..Hello::default() };
     reader.send(0, ClientFrame::Hello(hello)).await;
     assert!(matches!(reader.next().await.1, ServerFrame::Welcome(_)));
@@ -89,10 +136,10 @@ async fn a_reader_resumes_where_it_was_with_its_numbers() {
 }
 
 /// Greets with what an earlier connection left; the new token.
-async fn resumed(address: &str, token: &str, n: u64, o: u64) -> (Client, String) {
+async fn resumed(address: &str, token: &str, inc: u64, (n, o): (u64, u64)) -> (Client, String) {
     let mut client = Client::connect(address, "weir.v1.json").await;
     let seen = vec![Seen { p: 0, o, ..Seen::default() }];
-    let channels = vec![ResumeChannel { ch: 9, n: Some(n), seen, ..ResumeChannel::default() }];
+    let channels = vec![ResumeChannel { ch: 9, inc: Some(inc), n: Some(n), seen, ..ResumeChannel::default() }];
     let hello = Hello { v: 1, resume: Some(token.to_owned()), channels, ..Hello::default() };
     client.send(0, ClientFrame::Hello(hello)).await;
     match client.next().await.1 {
@@ -113,7 +160,7 @@ async fn a_resume_token_goes_on_exactly_at_its_gateway_and_at_another() {
     let address = |gateway: &Running| gateway.said[0].strip_prefix("http://").unwrap().to_owned();
     let (a, b) = (address(&a), address(&b));
     let mut writer = Client::welcomed(&a, "weir.v1.json").await;
-    writer.open(1, "log", None).await;
+    let inc = writer.open(1, "log", None).await.inc;
     for seq in 0..9 {
         writer.send(1, text(seq, "1")).await;
     }
@@ -130,7 +177,7 @@ async fn a_resume_token_goes_on_exactly_at_its_gateway_and_at_another() {
     drop(reader);
     let mut token = welcome.resume;
     for (address, n) in [(&a, 3), (&b, 6)] {
-        let (mut reader, next) = resumed(address, &token, n, n - 1).await;
+        let (mut reader, next) = resumed(address, &token, inc, (n, n - 1)).await;
         reader.sub(9, "log", "earliest", three).await;
         match reader.next().await {
             (Channel(9), ServerFrame::Subscribed(started)) => {

@@ -20,8 +20,12 @@ export type Frame =
   /** `ch` is `null` where the whole connection is meant: a close follows. Of a channel it ends that alone. */
   | { readonly t: 'problem'; readonly ch: number | null; readonly problem: Record<string, unknown> }
   | { readonly t: 'welcome'; readonly hbMs: number; readonly resume: string | null }
-  /** Per partition the offset that comes first. */
-  | { readonly t: 'subscribed'; readonly starts: readonly (readonly [number | null, number])[] }
+  /** `life` is that of the topic; per partition the offset that comes first. */
+  | {
+      readonly t: 'subscribed';
+      readonly life: number;
+      readonly starts: readonly (readonly [number | null, number])[];
+    }
   /** Everything of the partition has come; `closed`: nothing follows unless the topic is opened. */
   | { readonly t: 'caught-up'; readonly partition: number; readonly closed: boolean }
   | { readonly t: 'other'; readonly name: string };
@@ -78,6 +82,7 @@ function parseFrame(line: string): Frame {
       const parts = (value('parts') ?? []) as { p: number; start: number }[];
       return {
         t: 'subscribed',
+        life: Number(value('inc') ?? 0),
         starts: start === undefined ? parts.map((part) => [part.p, part.start]) : [[null, start]],
       };
     }

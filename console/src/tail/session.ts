@@ -103,6 +103,8 @@ export class TailSession {
   /** Token of the latest `welcome`; `null` before, and once the gateway did not accept it. */
   private token: string | null = null;
   private hasSubscribed = false;
+  /** The topic's life, which offsets belong to. */
+  private life: number | null = null;
   /** Partitions that said, on this connection, that nothing follows. */
   private readonly ended = new Set<number>();
   private closed = false;
@@ -191,7 +193,7 @@ export class TailSession {
       } else if (frame.t === 'welcome') {
         this.subscribe(frame.hbMs);
         this.token = frame.resume;
-      } else if (frame.t === 'subscribed') this.subscribed(frame.starts);
+      } else if (frame.t === 'subscribed') this.subscribed(frame.life, frame.starts, rows);
       else if (frame.t === 'caught-up') this.caughtUp(frame.partition, frame.closed, rows);
       else if (frame.t === 'problem') this.refused(frame.ch, frame.problem);
       else this.control(frame.name);
@@ -229,13 +231,13 @@ export class TailSession {
   }
 
   private greet(): void {
-    const hello = { t: 'hello', v: 1, client: 'console/0.1', resume: this.token };
+    const hello = { t: 'hello', v: 1, client: 'console/0.1', batch: true, resume: this.token };
     if (!this.resumesAll()) this.send({ ...hello, resume: null });
     else {
       const seen = [...this.nextOffset]
-        .filter(([, next]) => next > 0)
+        .filter(([p, next]) => next > 0 && (this.single === null || p === this.single))
         .map(([p, next]) => ({ p, o: next - 1 }));
-      this.send({ ...hello, channels: [{ ch: CHANNEL, seen }] });
+      this.send({ ...hello, channels: [{ ch: CHANNEL, inc: this.life, seen }] });
     }
   }
 
@@ -255,10 +257,12 @@ export class TailSession {
     return this.target.partitions === 1 ? 0 : this.target.only;
   }
 
-  /** Whether the place in every one of several partitions can be named: offsets do not compare across them. */
+  /** Whether the place in every partition can be named: offsets do not compare across them. */
   private resumesAll(): boolean {
-    if (this.single !== null || this.token === null || !this.hasSubscribed) return false;
-    return this.nextOffset.size === this.target.partitions;
+    if (this.token === null || !this.hasSubscribed) return false;
+    return this.single !== null
+      ? this.nextOffset.has(this.single)
+      : this.nextOffset.size === this.target.partitions;
   }
 
   private resumeFrom(): string {
@@ -269,7 +273,13 @@ export class TailSession {
     return next === undefined ? this.target.from : String(next);
   }
 
-  private subscribed(starts: readonly (readonly [number | null, number])[]): void {
+  private subscribed(life: number, starts: readonly (readonly [number | null, number])[], rows: Row[]): void {
+    // Offsets of another life of the topic say nothing of this one.
+    if (this.life !== null && this.life !== life) {
+      this.nextOffset.clear();
+      rows.push({ kind: 'gap', partition: this.single ?? 0, from: 0, to: 0, why: 'recreated' });
+    }
+    this.life = life;
     this.begins.clear();
     for (const [named, start] of starts) {
       const partition = named ?? this.single ?? 0;

@@ -208,7 +208,7 @@ describe('session', () => {
     const gateway = played();
     gateway.open();
     expect(gateway.socket().sent).toEqual([
-      { t: 'hello', v: 1, client: 'console/0.1', resume: null },
+      { t: 'hello', v: 1, client: 'console/0.1', batch: true, resume: null },
       { t: 'sub', ch: 1, ns: 'default', topic: 't', min_level: 'quorum', from: 'latest', limit: WINDOW },
     ]);
     expect(gateway.status().phase).toBe('live');
@@ -241,6 +241,28 @@ describe('session', () => {
         return row.kind === 'gap' ? `gap ${row.from}-${row.to}` : row.offset;
       }),
     ).toEqual([5, 6, 7, 'gap 8-10', 10]);
+  });
+
+  test('a topic that was made again is read from its beginning, and said to be so', () => {
+    const gateway = played();
+    gateway.socket().onopen?.();
+    gateway.say({ t: 'welcome', resume: 'rt_1', hb_ms: 20_000 });
+    gateway.say({ t: 'subscribed', ch: 1, inc: 1, start: 5, tail: 5 });
+    gateway.say(gateway.msg(5), gateway.msg(6));
+    gateway.socket().onclose?.({ code: 1006, reason: '' });
+    gateway.timers.at(-1)?.callback();
+    gateway.socket().onopen?.();
+    expect(gateway.socket().sent[0]).toMatchObject({ channels: [{ ch: 1, inc: 1, seen: [{ p: 0, o: 6 }] }] });
+    gateway.say({ t: 'welcome', resume: 'rt_2', hb_ms: 20_000 });
+    gateway.say({ t: 'subscribed', ch: 1, inc: 2, start: 0, tail: 2 });
+    gateway.say(gateway.msg(0), gateway.msg(1));
+    expect(gateway.rows.map((row) => (row.kind === 'gap' ? row.why : row.kind))).toEqual([
+      'message',
+      'message',
+      'recreated',
+      'message',
+      'message',
+    ]);
   });
 
   test('offsets that compaction left empty are no loss; what lies before the start of a subscription is', () => {
@@ -286,6 +308,7 @@ describe('session', () => {
       channels: [
         {
           ch: 1,
+          inc: 1,
           seen: [
             { p: 0, o: 3 },
             { p: 1, o: 7 },
@@ -341,7 +364,7 @@ describe('session', () => {
     expect(gateway.status().phase).toBe('waiting');
     gateway.timers.at(-1)?.callback();
     gateway.open();
-    expect(gateway.socket().sent[0]).toEqual({ t: 'hello', v: 1, client: 'console/0.1', resume: null });
+    expect(gateway.socket().sent[0]).toEqual({ t: 'hello', v: 1, client: 'console/0.1', batch: true, resume: null });
     expect(gateway.socket().sent[1]).toMatchObject({ t: 'sub', from: 'latest' });
     gateway.say(gateway.msg(6, 0));
     expect(gateway.rows.map((row) => row.kind)).toEqual(['message', 'gap', 'message']);

@@ -339,6 +339,7 @@ function markText(row: Exclude<Row, Message>): string {
       : 'The topic is open again';
   }
   const { partition, from, to, why } = row;
+  if (why === 'recreated') return 'The topic was deleted and made again: from here on it is the new one';
   const reason = why === 'retention' ? 'removed by retention' : why === 'missed' ? 'not received' : why;
   return `${counted(to - from, 'message')} not shown: partition ${partition}, offsets ${grouped(from)} to ${grouped(to - 1)} (${reason})`;
 }

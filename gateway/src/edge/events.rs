@@ -88,7 +88,8 @@ async fn respond(
     let buffer = Credit { records: BUFFER_RECORDS, bytes: call.edge.config.limits.events_bytes_max };
     let min_level = read::min_level(call);
     let filter = read::filter(call)?.map(Into::into);
-    let subscribe = Subscribe { topics, partition, from, seen: Vec::new(), min_level, filter, limit: buffer };
+    let (seen, life) = (None, None);
+    let subscribe = Subscribe { topics, partition, from, seen, life, min_level, filter, limit: buffer };
     let mut subscription = call.edge.services.reader.subscribe(subscribe).await?;
     // A position that does not exist is a problem, not an event: so the start is awaited.
     let (cursor, is_short) = match subscription.next().await? {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use weir_protocol::ids::Offset;
 use weir_protocol::rpc::Credit;
 use weir_protocol::ws::{Limit, Part, ResumeChannel, Subscribed};
 
 use super::amount::Amount;
-use crate::service::read::{SeenPartition, Started};
+use crate::service::read::{Seen, SeenPartition, Started};
 
 /// ```text
 ///   sent ≤ limit       in messages; in bytes the last record may overshoot
@@ -19,9 +20,9 @@ pub(super) struct Following {
     limit: Amount,
     /// What had been sent when the running subscription started: its own totals count from there.
     base: Amount,
-    /// Positions that a resuming client named: the start it must get, or something is missing.
-    seen: Vec<SeenPartition>,
-    /// It resumes: what is not among `seen` may be missing.
+    /// Where a resuming client stood: the start it must get, or something is missing.
+    seen: Option<Seen>,
+    /// It resumes: what is not in `seen` may be missing.
     is_resumed: bool,
     /// Ends of its partitions, as last heard.
     tails: BTreeMap<u32, u64>,
@@ -33,7 +34,7 @@ pub(super) struct Following {
 
 impl Following {
     /// A channel with its first limit, continued where `resume` says.
-    pub(super) fn new(limit: Limit, resume: Option<&ResumeChannel>, seen: Vec<SeenPartition>) -> Self {
+    pub(super) fn new(limit: Limit, resume: Option<&ResumeChannel>, seen: Option<Seen>) -> Self {
         Self {
             n: resume.and_then(|resume| resume.n).unwrap_or(0),
             sent: Amount::default(),
@@ -50,7 +51,7 @@ impl Following {
     /// A subscription that takes this one's place on the channel: numbers and totals go on.
     pub(super) fn moved(&mut self) {
         self.base = self.sent;
-        self.seen.clear();
+        self.seen = None;
         self.is_resumed = false;
         self.tails.clear();
         self.is_started = false;
@@ -74,15 +75,10 @@ impl Following {
     /// All partitions have started.
     pub(super) fn started(&mut self, incarnation: u64, started: &[Started]) -> Subscribed {
         self.is_started = true;
-        let is_where_it_was = |start: &Started| {
-            let seen = self.seen.iter().find(|seen| seen.partition == start.of.partition);
-            // What was seen and may be lost is taken back by name and comes again: nothing is missing.
-            let is_there = |seen: &SeenPartition| {
-                seen.next == start.from || seen.early.is_some_and(|early| early.firm_end == start.from)
-            };
-            seen.map_or(!self.is_resumed, is_there)
-        };
-        let recovered = started.iter().all(is_where_it_was);
+        let recovered = !self.is_resumed
+            || self.seen.as_ref().is_some_and(|seen| {
+                seen.life.0 == incarnation && started.iter().all(|start| is_where_it_was(seen, start))
+            });
         for start in started {
             self.tails.insert(start.of.partition.0, start.tail.0);
         }
@@ -122,10 +118,21 @@ impl Following {
     }
 }
 
+/// Whether nothing is missing between what was seen and where a partition starts.
+fn is_where_it_was(seen: &Seen, start: &Started) -> bool {
+    let of = |seen: &&SeenPartition| seen.partition == start.of.partition;
+    // What was seen and may be lost is taken back by name and comes again: nothing is missing.
+    let is_there = |seen: &SeenPartition| {
+        seen.next == start.from || seen.early.is_some_and(|early| early.firm_end == start.from)
+    };
+    // Before its first message a partition has no position that can be named; nothing is missing from its beginning on.
+    seen.partitions.iter().find(of).map_or(start.from == Offset(0), is_there)
+}
+
 #[cfg(test)]
 mod tests {
-    use weir_protocol::ids::{Offset, PartitionId};
-    use weir_protocol::ws::Seen;
+    use weir_protocol::ids::{Incarnation, PartitionId};
+    use weir_protocol::ws;
 
     use super::*;
     use crate::service::read::PartitionOf;
@@ -138,22 +145,37 @@ mod tests {
     }
 
     fn resumed(positions: &[(u32, u64)]) -> Following {
-        let seen = positions.iter().map(|&(p, o)| Seen { p, o, ..Seen::default() }).collect();
-        let resume = ResumeChannel { ch: 1, n: Some(7), seen, ..ResumeChannel::default() };
+        let seen = positions.iter().map(|&(p, o)| ws::Seen { p, o, ..ws::Seen::default() }).collect();
+        let resume = ResumeChannel { ch: 1, inc: Some(1), n: Some(7), seen, ..ResumeChannel::default() };
         let next = |&(p, o): &(u32, u64)| SeenPartition {
             partition: PartitionId(p),
             next: Offset(o + 1),
             early: None,
         };
-        Following::new(LIMIT, Some(&resume), positions.iter().map(next).collect())
+        let partitions = positions.iter().map(next).collect();
+        Following::new(LIMIT, Some(&resume), Some(Seen { life: Incarnation(1), partitions }))
     }
 
     #[test]
     fn a_resume_is_recovered_only_where_every_partition_goes_on_where_it_was() {
         assert!(resumed(&[(0, 4), (1, 9)]).started(1, &[started(0, 5), started(1, 10)]).recovered);
         assert!(!resumed(&[(0, 4)]).started(1, &[started(0, 6)]).recovered, "retention took offset 5");
-        assert!(!resumed(&[(0, 4)]).started(1, &[started(0, 5), started(1, 0)]).recovered);
-        assert!(Following::new(LIMIT, None, Vec::new()).started(1, &[started(0, 5)]).recovered);
+        assert!(!resumed(&[(0, 4)]).started(1, &[started(0, 5), started(1, 3)]).recovered);
+        assert!(Following::new(LIMIT, None, None).started(1, &[started(0, 5)]).recovered);
+    }
+
+    #[test]
+    fn a_partition_without_a_place_is_recovered_from_its_beginning_on() {
+        assert!(resumed(&[(0, 4)]).started(1, &[started(0, 5), started(1, 0)]).recovered);
+    }
+
+    #[test]
+    fn a_place_in_another_life_recovers_nothing() {
+        assert!(!resumed(&[(0, 4)]).started(2, &[started(0, 5)]).recovered);
+        assert!(!resumed(&[]).started(2, &[started(0, 0)]).recovered);
+        let resume = ResumeChannel { ch: 1, ..ResumeChannel::default() };
+        let unknown = || Following::new(LIMIT, Some(&resume), None);
+        assert!(!unknown().started(1, &[started(0, 5)]).recovered, "nobody knows in which life it stood");
     }
 
     #[test]
@@ -171,7 +193,7 @@ mod tests {
 
     #[test]
     fn limits_are_absolute_and_never_fall() {
-        let mut following = Following::new(LIMIT, None, Vec::new());
+        let mut following = Following::new(LIMIT, None, None);
         assert!(!following.raise(LIMIT));
         assert!(following.raise(Limit { msgs: 5, bytes: 200 }));
         assert_eq!(following.credit(), Credit { records: 10, bytes: 200 });

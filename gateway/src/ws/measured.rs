@@ -79,7 +79,7 @@ impl FollowCredit {
     #[must_use]
     pub fn new(msgs: u64) -> Self {
         let limit = Limit { msgs, bytes: msgs << 10 };
-        Self { channel: Following::new(limit, None, Vec::new()), limit }
+        Self { channel: Following::new(limit, None, None), limit }
     }
 
     /// A batch of `count` messages is delivered and the client raises its limit by as many; the first's number.

@@ -107,6 +107,9 @@ pub struct Hello {
 pub struct ResumeChannel {
     /// The channel.
     pub ch: u16,
+    /// The topic's life, as its `subscribed` said: `seen` means nothing without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inc: Option<u64>,
     /// Last delivery number received; absent before the first and on publishing channels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
@@ -218,6 +221,9 @@ pub struct Sub {
     /// Only this partition of the topic; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p: Option<u32>,
+    /// Only this life of the topic: of another, it is refused. Absent: whichever there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inc: Option<u64>,
     /// Where to start; absent: `latest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Start>,

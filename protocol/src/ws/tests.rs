@@ -43,7 +43,7 @@ fn hello() -> Hello {
         token: Some(Secret("t".into())),
         client: Some("js/1.0".into()),
         resume: Some("rt_1".into()),
-        channels: vec![publishing, ResumeChannel { ch: 2, n: Some(9_001), seen, acked, limit }],
+        channels: vec![publishing, ResumeChannel { ch: 2, inc: None, n: Some(9_001), seen, acked, limit }],
     }
 }
 

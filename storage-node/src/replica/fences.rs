@@ -8,6 +8,9 @@
 //! next term; so that the next leader does not give them again, and lower ones than this one gave, `ahead` is noted in
 //! the journal, as metadata of the shard's stream: long before, so that it may go there with whatever is committed
 //! next. Terms are in the journal before they begin, so nothing has to be noted when one does.
+//!
+//! A part begins above whatever any part of the shard has given. So a topic or subscription that was deleted and made
+//! again gives no fence that the one before has given, and a lease of that one settles nothing of this one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,6 +28,8 @@ const NOTE_VERSION: u8 = 1;
 #[derive(Debug, Default)]
 pub struct Fences {
     ahead: AtomicU64,
+    /// Lower ones were given.
+    end: AtomicU64,
     noted: Mutex<u64>,
 }
 
@@ -47,11 +52,15 @@ impl Fences {
 
     /// The first fence of a part of which nothing was delivered in a term.
     pub(super) fn first(&self, term: u64) -> Fence {
-        Fence((term + self.ahead.load(Ordering::Acquire)) << 32 | 1)
+        let first = (term + self.ahead.load(Ordering::Acquire)) << 32 | 1;
+        Fence(first.max(self.end.load(Ordering::Acquire)))
     }
 
     /// Fences below `end` were given in a term.
     pub(super) fn given(&self, term: u64, end: Fence) {
+        if end.0 > self.end.load(Ordering::Acquire) {
+            self.end.fetch_max(end.0, Ordering::AcqRel);
+        }
         let ahead = (end.0.saturating_add(MARGIN) >> 32).saturating_sub(term);
         if ahead > self.ahead.load(Ordering::Acquire) {
             self.ahead.fetch_max(ahead, Ordering::AcqRel);
@@ -98,6 +107,16 @@ mod tests {
             fences.recovered(note.as_ref()).unwrap();
         }
         assert!(notes < 20, "{notes}");
+    }
+
+    #[test]
+    fn a_part_begins_above_what_any_other_has_given() {
+        let fences = Fences::default();
+        let first = fences.first(3);
+        fences.given(3, Fence(first.0 + 5));
+        fences.given(3, Fence(first.0 + 2));
+        assert_eq!(fences.first(3), Fence(first.0 + 5));
+        assert_eq!(fences.first(4), Fence(4 << 32 | 1));
     }
 
     #[test]

@@ -42,4 +42,4 @@ pub use reader::{Read, Reader};
 pub use records::RecordSlice;
 pub(in crate::service) use records::{Origin, unpack};
 pub use start::{StartAt, Until};
-pub use subscription::{SeenPartition, Subscribe, Subscription};
+pub use subscription::{Seen, SeenPartition, Subscribe, Subscription};

@@ -79,6 +79,15 @@ impl Call {
 
     /// One record of so many bytes, which is all there is.
     pub(super) fn record(&self, offset: u64, bytes: usize) {
+        self.records(offset, bytes, true);
+    }
+
+    /// One behind which there is more.
+    pub(super) fn records_before_the_end(&self, offset: u64, bytes: usize) {
+        self.records(offset, bytes, false);
+    }
+
+    fn records(&self, offset: u64, bytes: usize, is_caught_up: bool) {
         let mut builder = BatchBuilder::anonymous();
         let value = vec![b'x'; bytes];
         builder.push(RecordParts { key: None, headers: &Headers::default(), value: &value }).unwrap();
@@ -86,7 +95,7 @@ impl Call {
         let batch = batch.placed(Offset(offset), TimestampMs(1), PartitionId(0)).concat();
         let slice = Slice { first: offset, take: 1, batch_bytes: u32::try_from(batch.len()).unwrap() };
         let (slices, committed_end) = (vec![slice], offset + 1);
-        let records = Records { slices, committed_end, term: 1, is_caught_up: true, next: 0 };
+        let records = Records { slices, committed_end, term: 1, is_caught_up, next: 0 };
         let event = SubscribeEvent { event: Some(Event::Records(records)) };
         self.reply.send(encode_packet(&event, Some(batch.into())));
     }
@@ -179,7 +188,8 @@ impl Played {
             topics: topics.iter().map(path).collect(),
             partition: None,
             from,
-            seen: Vec::new(),
+            seen: None,
+            life: None,
             min_level: Level::Quorum,
             filter: None,
             limit,

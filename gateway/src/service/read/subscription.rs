@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::futures::OwnedNotified;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Offset, PartitionId, TopicPath};
+use weir_protocol::ids::{Incarnation, Offset, PartitionId, TopicPath};
 use weir_protocol::rpc::{At, Credit, Level};
 
 use super::budget::Share;
 use super::credit::{CreditCell, SubscriptionCredit};
-use super::cursor::{Cursor, Early};
+use super::cursor::{Cursor, Early, gone};
 use super::event::{PartitionOf, SubscriptionEvent, records_event, small_event};
 use super::follower::Follower;
 use super::merge::Merge;
@@ -28,14 +28,26 @@ pub struct Subscribe {
     pub partition: Option<PartitionId>,
     /// Where to start. Topics that a cursor does not know start at their end.
     pub from: StartAt,
-    /// Positions of the first topic's partitions that go before `from`: a reader continues where it was.
-    pub seen: Vec<SeenPartition>,
+    /// Where a reader of the first topic was, which goes before `from`.
+    pub seen: Option<Seen>,
+    /// Only this life of the topics: another is refused.
+    pub life: Option<Incarnation>,
     /// Memory or quorum; `Unset`: each topic's `deliver_from`.
     pub min_level: Level,
     /// Only records that match; others cost no credit.
     pub filter: Option<Arc<str>>,
     /// First limit, absolute from now on.
     pub limit: Credit,
+}
+
+/// Where a reader was. Of another life of the topic its positions mean nothing: that one is read from its beginning,
+/// because all of it is new to who read the one before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The life that the positions are of.
+    pub life: Incarnation,
+    /// Positions. What is not among them starts at `from`.
+    pub partitions: Vec<SeenPartition>,
 }
 
 /// Where a reader is on one partition.
@@ -83,7 +95,12 @@ impl Reader {
         let mut topics = Vec::with_capacity(subscribe.topics.len());
         for path in &subscribe.topics {
             // Not from memory: a later `incarnation_gone` then means that the topic was deleted meanwhile.
-            topics.push(self.topics.get(path).await?);
+            let topic = self.topics.get(path).await?;
+            if subscribe.life.is_some_and(|life| life != topic.incarnation) {
+                let detail = format!("there is another topic {} than the one that is meant", path.topic);
+                return Err(gone(&topic, &detail));
+            }
+            topics.push(topic);
         }
         let mut followers = Vec::new();
         let several = topics.len() > 1;
@@ -124,7 +141,13 @@ fn stream_start(
     let min_level =
         if subscribe.min_level == Level::Unset { topic.deliver_from() } else { subscribe.min_level };
     let filter = subscribe.filter.clone();
-    let (at, seen) = match (subscribe.seen.iter().find(|seen| seen.partition == partition), &subscribe.from) {
+    let is_another = |seen: &Seen| seen.life != topic.incarnation;
+    if subscribe.seen.as_ref().is_some_and(is_another) {
+        return Ok(StreamStart { at: At::Earliest(true), seen: None, min_level, filter });
+    }
+    let of = |seen: &SeenPartition| seen.partition == partition;
+    let seen = subscribe.seen.as_ref().and_then(|seen| seen.partitions.iter().copied().find(of));
+    let (at, seen) = match (seen, &subscribe.from) {
         (Some(seen), _) => (At::Offset(seen.next.0), seen.early),
         (None, StartAt::Cursor(cursor)) => {
             let at = cursor.at(topic, partition)?;

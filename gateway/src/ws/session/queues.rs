@@ -48,6 +48,7 @@ impl Session {
     ) -> Result<(SubscriptionPath, Consume), Problem> {
         let of_topics = [
             ("p", sub.p.is_some()),
+            ("inc", sub.inc.is_some()),
             ("from", sub.from.is_some()),
             ("min_level", sub.min_level.is_some()),
             ("filter", sub.filter.is_some()),

@@ -53,6 +53,7 @@ impl Resuming {
     /// now: who asks again begins anew, and is told that something may be missing.
     pub(super) fn refused(&mut self, ch: Channel, is_retryable: bool) {
         if let Some(stood) = self.0.get_mut(&ch).filter(|_| !is_retryable) {
+            stood.at.inc = None;
             stood.at.seen.clear();
         }
     }

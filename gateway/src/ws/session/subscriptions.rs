@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::filter::Filter;
-use weir_protocol::ids::{Offset, PartitionId, Term, TopicPath};
+use weir_protocol::ids::{Incarnation, Offset, PartitionId, Term, TopicPath};
 use weir_protocol::rpc::Level;
 use weir_protocol::start::Start;
 use weir_protocol::ws::{
@@ -15,7 +15,7 @@ use super::{Session, State};
 use crate::api::Problem;
 use crate::auth::Op;
 use crate::service::ServiceError;
-use crate::service::read::{Early, RecordSlice, SeenPartition, StartAt, Subscribe, SubscriptionEvent};
+use crate::service::read::{Early, RecordSlice, Seen, SeenPartition, StartAt, Subscribe, SubscriptionEvent};
 use crate::ws::amount::Amount;
 use crate::ws::effect::{Effect, Use};
 use crate::ws::following::Following;
@@ -25,6 +25,7 @@ use crate::ws::following::Following;
 pub(super) struct Followed {
     topic: TopicPath,
     partition: Option<PartitionId>,
+    life: Option<Incarnation>,
     min_level: Level,
     filter: Option<Arc<str>>,
 }
@@ -38,7 +39,7 @@ impl Session {
             return self.consume(of, &sub, resume.as_ref());
         }
         let limit = sub.limit;
-        let seen = resume.as_ref().map_or_else(|| Ok(Vec::new()), seen_of);
+        let seen = resume.as_ref().map_or(Ok(None), seen_of);
         match self.checked_sub(sub).and_then(|checked| Ok((checked, seen?))) {
             Err(problem) => self.end(of, &problem),
             Ok(((followed, from), seen)) => {
@@ -54,13 +55,14 @@ impl Session {
         following: Following,
         path: Followed,
         from: StartAt,
-        seen: Vec<SeenPartition>,
+        seen: Option<Seen>,
     ) {
         let subscribe = Subscribe {
             topics: vec![path.topic.clone()],
             partition: path.partition,
             from,
             seen,
+            life: path.life,
             min_level: path.min_level,
             filter: path.filter.clone(),
             limit: following.credit(),
@@ -97,7 +99,8 @@ impl Session {
             }
         });
         let filter = filter.transpose()?;
-        Ok((Followed { topic, partition: sub.p.map(PartitionId), min_level, filter }, from))
+        let (partition, life) = (sub.p.map(PartitionId), sub.inc.map(Incarnation));
+        Ok((Followed { topic, partition, life, min_level, filter }, from))
     }
 
     pub(super) fn limit(&mut self, ch: Channel, limit: Limit) {
@@ -136,7 +139,7 @@ impl Session {
                 following.moved();
                 let of = Use { ch, generation: self.next_generation };
                 self.next_generation += 1;
-                self.follow(of, *following, path, from, Vec::new());
+                self.follow(of, *following, path, from, None);
             }
             Some((generation, state @ State::Consuming(_))) => {
                 self.put(Use { ch, generation }, state);
@@ -238,7 +241,8 @@ fn start_at(from: Option<&Start>) -> Result<StartAt, Problem> {
     }
 }
 
-fn seen_of(resume: &ResumeChannel) -> Result<Vec<SeenPartition>, Problem> {
+/// Where a channel stood; `None` if that is not known, because it does not say in which life of the topic.
+fn seen_of(resume: &ResumeChannel) -> Result<Option<Seen>, Problem> {
     let next = |seen: &weir_protocol::ws::Seen| {
         let next = Offset(seen.o.saturating_add(1));
         let early = match (seen.term, seen.firm) {
@@ -251,7 +255,8 @@ fn seen_of(resume: &ResumeChannel) -> Result<Vec<SeenPartition>, Problem> {
         };
         Ok(SeenPartition { partition: PartitionId(seen.p), next, early })
     };
-    resume.seen.iter().map(next).collect()
+    let partitions = resume.seen.iter().map(next).collect::<Result<Vec<_>, _>>()?;
+    Ok(resume.inc.map(|life| Seen { life: Incarnation(life), partitions }))
 }
 
 /// Size of the last record; 0 if it cannot be read, which whoever reads it will find out.

@@ -10,10 +10,14 @@ use crate::service::read::Subscribe;
 fn resumed() -> Play {
     let mut play = Play::as_principal(Principal::all(Name::default_name()));
     let seen = vec![Seen { p: 0, o: 3, ..Seen::default() }];
-    let channels = vec![ResumeChannel { ch: CH.0, n: Some(41), seen, ..ResumeChannel::default() }];
-    play.receive(Channel::CONNECTION, ClientFrame::Hello(Hello { v: 1, channels, ..Hello::default() }));
+    let channel = ResumeChannel { ch: CH.0, inc: Some(1), n: Some(41), seen, ..ResumeChannel::default() };
+    play.receive(Channel::CONNECTION, hello(channel));
     assert!(matches!(play.sent()[..], [ServerFrame::Welcome(_)]));
     play
+}
+
+fn hello(channel: ResumeChannel) -> ClientFrame {
+    ClientFrame::Hello(Hello { v: 1, channels: vec![channel], ..Hello::default() })
 }
 
 /// What is asked of storage when a topic is followed.
@@ -28,7 +32,7 @@ fn followed(play: &mut Play, topic: &str) -> (Use, Subscribe) {
 
 /// Where it goes on.
 fn nexts(subscribe: &Subscribe) -> Vec<u64> {
-    subscribe.seen.iter().map(|seen| seen.next.0).collect()
+    subscribe.seen.iter().flat_map(|seen| &seen.partitions).map(|seen| seen.next.0).collect()
 }
 
 /// What the client is told when it begins.
@@ -100,11 +104,22 @@ fn a_place_is_one_of_what_was_followed_there() {
 }
 
 #[test]
+fn a_place_is_worth_nothing_without_the_life_that_it_belongs_to() {
+    let seen = vec![Seen { p: 0, o: 3, ..Seen::default() }];
+    let mut play = Play::as_principal(Principal::all(Name::default_name()));
+    play.receive(Channel::CONNECTION, hello(ResumeChannel { ch: CH.0, seen, ..ResumeChannel::default() }));
+    play.sent();
+    let (of, subscribe) = followed(&mut play, "t");
+    assert_eq!(subscribe.seen, None);
+    assert!(!started(&mut play, of, 4).recovered);
+}
+
+#[test]
 fn a_place_that_makes_no_sense_is_given_up() {
     let mut play = Play::as_principal(Principal::all(Name::default_name()));
     let seen = vec![Seen { p: 0, o: 3, term: Some(Term(1).0), firm: None }];
-    let channels = vec![ResumeChannel { ch: CH.0, seen, ..ResumeChannel::default() }];
-    play.receive(Channel::CONNECTION, ClientFrame::Hello(Hello { v: 1, channels, ..Hello::default() }));
+    let inc = Some(1);
+    play.receive(Channel::CONNECTION, hello(ResumeChannel { ch: CH.0, inc, seen, ..ResumeChannel::default() }));
     play.sent();
     let limit = Limit { msgs: 9, bytes: 9_000 };
     play.receive(CH, ClientFrame::Sub(Sub { topic: Some("t".into()), limit, ..Sub::default() }));
