@@ -236,6 +236,10 @@ pub struct Sub {
     /// Of a subscription: how long its deliveries are leased, in milliseconds; absent: as it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u32>,
+    /// Of a subscription: how long what is leased, or read of a stream, stays this consumer's after its connection broke,
+    /// in milliseconds; absent: half a minute, or the lease if that is shorter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u32>,
     /// Of a subscription: who takes its messages, for operators; absent: the client that `hello` named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,

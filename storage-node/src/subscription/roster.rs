@@ -9,7 +9,8 @@
 //! be lost or begun anew at any time, and a consumer that learns late of a change only reads a little longer.
 //!
 //! Shares are even and sticky: a part moves only if its consumer is gone, or has at least two more than the
-//! one that gets it.
+//! one that gets it. A consumer whose call broke off is in its grace: it keeps what it has until that is over, and
+//! gets nothing more before it asks again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -47,6 +48,8 @@ struct Consumer {
     until: TimestampMs,
     /// Its newest call.
     call: u64,
+    /// That call broke off: nobody knows whether it comes back.
+    is_away: bool,
     /// Lot of the newest change of its share.
     version: Lot,
 }
@@ -108,12 +111,12 @@ impl Roster {
         let mut is_changed = takes_over.is_some_and(|old| self.take_over(old, holder, until));
         match self.consumers.get_mut(holder) {
             Some(known) => {
-                is_changed |= known.knows != knows;
-                (known.knows, known.until, known.call) = (knows, until, call);
+                is_changed |= known.knows != knows || known.is_away;
+                *known = Consumer { knows, until, call, is_away: false, version: known.version };
             }
             None => {
                 is_changed = true;
-                let consumer = Consumer { knows, until, call, version: self.take_lot() };
+                let consumer = Consumer { knows, until, call, is_away: false, version: self.take_lot() };
                 self.consumers.insert(Arc::clone(holder), consumer);
             }
         }
@@ -121,10 +124,11 @@ impl Roster {
         (call, Shifted { is_changed: is_changed || shifted.is_changed, ..shifted })
     }
 
-    /// A call of a consumer is over, with an answer or without: it is gone then, unless it has asked again or does.
-    pub fn answered(&mut self, holder: &str, call: u64, until: TimestampMs) {
+    /// A call of a consumer is over, with an answer or because it broke off: it is gone then, unless it has asked
+    /// again or does.
+    pub fn answered(&mut self, holder: &str, call: u64, until: TimestampMs, is_away: bool) {
         if let Some(consumer) = self.consumers.get_mut(holder).filter(|consumer| consumer.call == call) {
-            consumer.until = until;
+            (consumer.until, consumer.is_away) = (until, is_away);
         }
     }
 
@@ -232,6 +236,7 @@ impl Roster {
     }
 
     /// Gives away what is nobody's, and from who has more to who has at least two less, until there is no such pair.
+    /// Who is away gets nothing: what only they could read waits until one of them is back.
     fn level(&mut self) -> Shifted {
         let Self { consumers, given, .. } = self;
         let is_good = |part: &SharedPart, given: &Given| {
@@ -249,9 +254,9 @@ impl Roster {
             consumers.values().flat_map(|consumer| consumer.knows.iter().copied()).collect();
         let mut last = BTreeMap::new();
         for part in parts.into_iter().filter(|part| !given.contains_key(part)) {
-            let able = shares.iter().filter(|(holder, _)| consumers[*holder].can_read(&part));
+            let able = shares.iter().filter(|(holder, _)| consumers[*holder].may_get(&part));
             let least = able.min_by_key(|(_, share)| share.len()).map(|(holder, _)| Arc::clone(holder));
-            let least = least.expect("somebody knows it");
+            let Some(least) = least else { continue };
             shares.get_mut(&least).expect("one of them").push(part);
             last.insert(part, least);
         }
@@ -298,6 +303,10 @@ impl Consumer {
     fn can_read(&self, part: &SharedPart) -> bool {
         self.knows.binary_search(part).is_ok()
     }
+
+    fn may_get(&self, part: &SharedPart) -> bool {
+        !self.is_away && self.can_read(part)
+    }
 }
 
 /// Moves parts from who has most to who has least, while that makes them more even; of each the newest in the
@@ -308,7 +317,8 @@ fn level(
 ) -> Vec<(SharedPart, Arc<str>)> {
     let mut moves = Vec::new();
     loop {
-        let least = shares.iter().min_by_key(|(_, share)| share.len());
+        let here = shares.iter().filter(|(holder, _)| !consumers[*holder].is_away);
+        let least = here.min_by_key(|(_, share)| share.len());
         let most = shares.iter().max_by_key(|(_, share)| share.len());
         let (Some((least, few)), Some((most, many))) = (least, most) else { return moves };
         if many.len() < few.len() + 2 {

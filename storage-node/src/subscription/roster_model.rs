@@ -77,6 +77,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Member {
     holder: Arc<str>,
     is_alive: bool,
+    /// Its newest call.
+    call: u64,
     has_credit: bool,
     portion: Portion,
     /// By part, the call that reads it and the lot of the call.
@@ -114,6 +116,7 @@ impl World {
         let member = |name: &str| Member {
             holder: name.into(),
             is_alive: false,
+            call: 0,
             has_credit: true,
             portion: Portion::default(),
             calls: BTreeMap::new(),
@@ -140,7 +143,7 @@ impl World {
         match *step {
             Step::Attend { who } => self.attend(who)?,
             Step::Leave { who } => self.leave(who)?,
-            Step::Die { who } => self.members[who].is_alive = false,
+            Step::Die { who } => self.dies(who)?,
             Step::Credit { who, on } => self.members[who].has_credit = on,
             Step::Read { who, part, count } if part < self.places.len() => self.read(who, part, count)?,
             Step::Ack { who, which } => self.ack(who, which)?,
@@ -161,13 +164,14 @@ impl World {
         self.is_even()
     }
 
-    /// Shares of all that are known differ by one at most, and every part is one's.
+    /// Nobody has two more than somebody who is there, and if anybody is, every part is one's.
     fn is_even(&self) -> Result<(), TestCaseError> {
-        let known = self.members.iter().filter(|member| self.roster.has(&member.holder));
-        let portions: Vec<_> = known.map(|member| self.roster.portion(&member.holder)).collect();
-        let sizes = || portions.iter().map(|portion| portion.parts.len());
-        if let (Some(least), Some(most)) = (sizes().min(), sizes().max()) {
-            prop_assert!(most - least <= 1, "{portions:?}");
+        let known = || self.members.iter().filter(|member| self.roster.has(&member.holder));
+        let size = |member: &Member| self.roster.portion(&member.holder).parts.len();
+        let least = known().filter(|member| member.is_alive).map(size).min();
+        if let (Some(least), Some(most)) = (least, known().map(size).max()) {
+            let portions: Vec<_> = known().map(|member| self.roster.portion(&member.holder)).collect();
+            prop_assert!(most <= least + 1, "{portions:?}");
             let mut given: Vec<_> = portions.iter().flat_map(|portion| &portion.parts).collect();
             given.sort_unstable();
             let parts: Vec<_> = given.iter().map(|(part, _)| *part).collect();
@@ -186,6 +190,24 @@ impl World {
         Ok(())
     }
 
+    /// Its call breaks off. It keeps what it has for a while, and gets nothing more.
+    fn dies(&mut self, who: usize) -> Result<(), TestCaseError> {
+        let member = &mut self.members[who];
+        if std::mem::take(&mut member.is_alive) {
+            let had = self.roster.portion(&member.holder);
+            let until = TimestampMs(self.now.0 + GRACE_MS);
+            self.roster.answered(&member.holder, member.call, until, true);
+            prop_assert_eq!(self.roster.portion(&member.holder), had);
+        }
+        Ok(())
+    }
+
+    /// What those have that are away: it may become less, and never more.
+    fn of_those_away(&self) -> BTreeMap<Arc<str>, usize> {
+        let away = self.members.iter().filter(|member| !member.is_alive);
+        away.map(|member| (Arc::clone(&member.holder), self.roster.portion(&member.holder).parts.len())).collect()
+    }
+
     fn shares(&self) -> BTreeMap<Arc<str>, usize> {
         let share =
             |member: &Member| (Arc::clone(&member.holder), self.roster.portion(&member.holder).parts.len());
@@ -194,18 +216,20 @@ impl World {
 
     fn attend(&mut self, who: usize) -> Result<(), TestCaseError> {
         self.expire()?;
-        let (is_new, before) = (!self.roster.has(&self.members[who].holder), self.shares());
+        let is_here = self.members[who].is_alive && self.roster.has(&self.members[who].holder);
+        let before = self.shares();
         let member = &mut self.members[who];
         member.is_alive = true;
         let knows = (0..self.places.len()).map(part_of).collect();
         let until = TimestampMs(self.now.0 + GRACE_MS);
         let ask = Attend { holder: &member.holder, takes_over: None, knows, until };
-        let (_, shifted) = self.roster.attend(ask);
+        let (call, shifted) = self.roster.attend(ask);
+        member.call = call;
         member.portion = self.roster.portion(&member.holder);
         // Sticky: only what makes the newcomer's share moves, and from those who have more than it gets.
-        let parts = if is_new { self.places.len() / self.roster.len() } else { 0 };
-        prop_assert!(shifted.moved <= parts, "{shifted:?} of {before:?}");
         let now = self.shares();
+        let parts = if is_here { 0 } else { now[&self.members[who].holder] };
+        prop_assert!(shifted.moved <= parts, "{shifted:?} of {before:?}");
         let newcomer = Arc::clone(&self.members[who].holder);
         let gains = |(holder, share): (&Arc<str>, &usize)| *holder != newcomer && now[holder] > *share;
         prop_assert!(!before.iter().any(gains), "nobody else gains");
@@ -361,10 +385,29 @@ proptest! {
     fn shares_are_even_and_nothing_is_lost_or_comes_again(parts in 1usize..9, steps in steps()) {
         let mut world = World::new(parts);
         for step in &steps {
+            let before = world.of_those_away();
             world.step(step)?;
+            let now = world.of_those_away();
+            let gains = before.iter().find(|(holder, had)| now.get(*holder).is_some_and(|now| now > had));
+            prop_assert!(gains.is_none(), "{:?} is away and gains", gains);
         }
         world.settle_down()?;
     }
+}
+
+#[test]
+fn who_is_away_keeps_its_share_gets_none_of_others_and_its_own_is_free_after_the_grace() {
+    let mut world = World::new(6);
+    (0..3).for_each(|who| world.attend(who).unwrap());
+    assert_eq!(world.shares().into_values().collect::<Vec<_>>(), [2, 2, 2, 0, 0]);
+    world.dies(1).unwrap();
+    world.leave(2).unwrap();
+    assert_eq!(world.shares().into_values().collect::<Vec<_>>(), [4, 2, 0, 0, 0], "nothing for the dead");
+    world.now.0 += GRACE_MS;
+    world.attend(0).unwrap();
+    assert_eq!(world.shares().into_values().collect::<Vec<_>>(), [6, 0, 0, 0, 0]);
+    world.attend(1).unwrap();
+    assert_eq!(world.shares().into_values().collect::<Vec<_>>(), [3, 3, 0, 0, 0]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use weir_protocol::ws::{
     Channel, FrameType, PartitionOf, ResumeChannel, ServerFrame, ShareChange, Sub, Subscribed,
 };
 
-use super::{GRACE, Session, State};
+use super::{Session, State};
 use crate::api::Problem;
 use crate::auth::{Op, Resource, authorize};
 use crate::service::ServiceError;
@@ -61,6 +61,9 @@ impl Session {
         if let Some(ms) = sub.lease_ms {
             within("lease_ms", ms.into(), LEASE_MS_MIN.into(), LEASE_MS_MAX.into())?;
         }
+        if let Some(ms) = sub.grace_ms {
+            within("grace_ms", ms.into(), 0, LEASE_MS_MAX.into())?;
+        }
         let name = sub.holder.as_deref().or(self.client.as_deref()).unwrap_or("websocket");
         if name.len() > HOLDER_BYTES_MAX {
             let detail = format!("more than {HOLDER_BYTES_MAX} bytes");
@@ -75,7 +78,7 @@ impl Session {
                 .as_ref()
                 .filter(|_| is_resumed)
                 .map(|old| format!("{name} ({old}/{}/", of.ch.0)),
-            grace_ms: u32::try_from(GRACE.as_millis()).expect("half a minute"),
+            grace_ms: sub.grace_ms,
         };
         Ok((path, consume))
     }

@@ -80,7 +80,9 @@ impl Session {
             return Err(Problem::new(ErrorCode::Malformed, "exactly one of `topic` and `sub` is needed"));
         };
         if let Some(field) =
-            [("lease_ms", sub.lease_ms.is_some()), ("holder", sub.holder.is_some())].iter().find(|it| it.1)
+            [("lease_ms", sub.lease_ms.is_some()), ("grace_ms", sub.grace_ms.is_some()), ("holder", sub.holder.is_some())]
+                .iter()
+                .find(|it| it.1)
         {
             let detail = format!("`{}` is for subscriptions: a topic is followed", field.0);
             return Err(Problem::new(ErrorCode::Malformed, detail).with_field(field.0));

@@ -40,7 +40,7 @@ struct Presence<'a> {
 impl Drop for Presence<'_> {
     fn drop(&mut self) {
         let until = after(self.request.patience_ms);
-        self.roster.lock().answered(&self.request.holder, self.call, until);
+        self.roster.lock().answered(&self.request.holder, self.call, until, !self.is_answered);
         if !self.is_answered {
             // Who waits is to know how long to wait for it now.
             self.roster.tell();

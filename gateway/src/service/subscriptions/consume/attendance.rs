@@ -51,7 +51,7 @@ impl Attendance {
                 topics: by_topic(&subscription.parts),
                 version: 0,
                 wait_ms: u64::try_from(WAIT.as_millis()).expect("seconds"),
-                patience_ms: consume.grace_ms.into(),
+                patience_ms: consume.grace_ms(subscription.config.lease_ms).into(),
                 leaves: false,
             },
             asking: None,

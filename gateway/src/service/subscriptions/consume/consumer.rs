@@ -39,8 +39,19 @@ pub struct Consume {
     pub holder: String,
     /// It takes over what holders with names that begin so hold.
     pub takes_over: Option<String>,
-    /// How long leases last beyond the consumer, in milliseconds.
-    pub grace_ms: u32,
+    /// How long what is leased or read stays its own beyond the consumer, in milliseconds; `None`: half a minute, or
+    /// the lease if that is shorter.
+    pub grace_ms: Option<u32>,
+}
+
+/// Grace where none is asked for and leases are longer.
+const GRACE_MS: u32 = 30_000;
+
+impl Consume {
+    /// The grace, where the subscription leases for `lease_ms`.
+    pub(super) fn grace_ms(&self, lease_ms: u32) -> u32 {
+        self.grace_ms.unwrap_or_else(|| self.lease_ms.unwrap_or(lease_ms).min(GRACE_MS))
+    }
 }
 
 /// What comes of consuming.
@@ -196,7 +207,7 @@ impl Consumer {
             lease_ms: self.consume.lease_ms.unwrap_or(0),
             holder: self.consume.holder.clone(),
             takes_over: self.consume.takes_over.clone(),
-            grace_ms: self.consume.grace_ms,
+            grace_ms: self.consume.grace_ms(self.known.subscription.config.lease_ms),
             keeps: (keeps != Credit::default()).then_some(keeps),
             lot: 0,
             reach: None,

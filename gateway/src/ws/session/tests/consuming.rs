@@ -96,7 +96,7 @@ fn a_session_that_is_continued_takes_its_leases_over() {
     play.receive(CH, work(Limit { msgs: 9, bytes: 99 }));
     let Some(Effect::Consume { of, consume, .. }) = play.session.take_effects().pop() else { panic!() };
     assert_eq!(consume.takes_over, Some(format!("tab ({old}/1/")));
-    assert!(consume.holder.starts_with("tab (") && consume.grace_ms > 0, "{consume:?}");
+    assert!(consume.holder.starts_with("tab (") && consume.grace_ms.is_none(), "{consume:?}");
     play.session.leased(of, leased(1));
     let effects = play.session.take_effects();
     assert!(matches!(&effects[..], [Effect::DeliverLeased { n: 41, .. }]), "{effects:?}");
