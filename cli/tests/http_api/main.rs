@@ -2,6 +2,7 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod awaited;
 mod cloudevents;
 mod events;
 #[path = "../product/mod.rs"]

@@ -4,21 +4,25 @@
 //! its subscription, raised only as the client takes events. Who is slow is read for more slowly; nothing is
 //! dropped.
 
+mod begin;
+
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::future::{pending, select_all};
 use futures_util::stream::{Stream, unfold};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use tokio::sync::watch;
 use ulid::Ulid;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Offset, PartitionId, TopicPath};
+use weir_protocol::ids::{Incarnation, Offset, PartitionId, TopicPath};
 use weir_protocol::limits::SSE_TOPICS_MAX;
 use weir_protocol::rpc::Credit;
 
@@ -29,8 +33,10 @@ use super::{read, record};
 use crate::api::Problem;
 use crate::service::ServiceError;
 use crate::service::read::{
-    Cursor, PartitionOf, RecordSlice, StartAt, Subscribe, Subscription, SubscriptionEvent,
+    Awaited, Cursor, PartitionOf, Reader, RecordSlice, StartAt, Subscribe, Subscription, SubscriptionEvent,
 };
+use crate::storage::Topic;
+use begin::{Begun, begin};
 
 /// Messages that one connection may hold.
 const BUFFER_RECORDS: u64 = 4_096;
@@ -90,22 +96,23 @@ async fn respond(
     let filter = read::filter(call)?.map(Into::into);
     let (seen, life) = (None, None);
     let subscribe = Subscribe { topics, partition, from, seen, life, min_level, filter, limit: buffer };
-    let mut subscription = call.edge.services.reader.subscribe(subscribe).await?;
-    // A position that does not exist is a problem, not an event: so the start is awaited.
-    let (cursor, is_short) = match subscription.next().await? {
-        SubscriptionEvent::Started(parts) => (subscription.cursor(), parts.len() <= SHORT_PARTITIONS),
-        other => return Err(Problem::new(ErrorCode::Internal, format!("{other:?} before the start"))),
-    };
-    let feed = Feed {
-        subscription,
-        cursor,
+    let reader = call.edge.services.reader.clone();
+    let begun = begin(&reader, &subscribe, last.is_some()).await?;
+    let mut feed = Feed {
+        reader,
+        subscribe,
+        subscription: None,
+        awaited: Vec::new(),
+        cursor: Cursor::default(),
+        renewed: Vec::new(),
         taken: Credit::default(),
         buffer,
-        is_short,
+        is_short: true,
         drain: call.edge.drain.clone(),
         is_over: false,
         request_id: call.request_id,
     };
+    feed.begun(begun);
     let mut response = empty(StatusCode::OK);
     *response.body_mut() = Body::from_stream(texts(feed));
     let headers = response.headers_mut();
@@ -117,8 +124,16 @@ async fn respond(
 
 /// A connection's subscription.
 struct Feed {
-    subscription: Subscription,
+    reader: Reader,
+    /// What was asked for.
+    subscribe: Subscribe,
+    /// Of the topics that exist.
+    subscription: Option<Subscription>,
+    /// Topics that do not exist yet.
+    awaited: Vec<Awaited>,
     cursor: Cursor,
+    /// Partitions of topics that were made again, which is to be told.
+    renewed: Vec<(PartitionOf, Incarnation)>,
     /// Totals of what the connection has taken.
     taken: Credit,
     /// How far ahead of that storage may send.
@@ -133,7 +148,12 @@ struct Feed {
 
 fn texts(feed: Feed) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
     // A comment: the connection is there, even while nothing happens.
-    let first = Bytes::from_static(b"retry: 1000\n\n: started\n\n");
+    let mut first = "retry: 1000\n\n: started\n\n".to_owned();
+    if !feed.awaited.is_empty() {
+        // Who comes back before anything happened goes on here: an id without data is kept, and shown to nobody.
+        let _ = write!(first, "id: {}\n\n", feed.cursor.encode());
+    }
+    let first = Bytes::from(first);
     unfold((Some(first), Box::new(feed)), |(first, mut feed)| async move {
         if let Some(first) = first {
             return Some((Ok(first), (None, feed)));
@@ -149,11 +169,16 @@ impl Feed {
         if self.is_over {
             return None;
         }
+        if !self.renewed.is_empty() {
+            return Some(self.lives().into());
+        }
         let limit = Credit {
             records: self.taken.records + self.buffer.records,
             bytes: self.taken.bytes + self.buffer.bytes,
         };
-        self.subscription.raise_limit(limit);
+        if let Some(subscription) = &self.subscription {
+            subscription.raise_limit(limit);
+        }
         let event = tokio::select! {
             biased;
             // An error means that the gateway is gone: the same.
@@ -161,16 +186,59 @@ impl Feed {
                 self.is_over = true;
                 return Some(Bytes::from_static(b"event: goaway\ndata: {\"why\":\"drain\"}\n\n"));
             }
-            event = tokio::time::timeout(KEEP_ALIVE, self.subscription.next()) => event,
+            event = tokio::time::timeout(KEEP_ALIVE, next_event(self.subscription.as_mut(), &self.awaited)) => event,
         };
         match event {
             Err(_) => Some(Bytes::from_static(b": keep-alive\n\n")),
-            Ok(Ok(event)) => Some(self.text(event).into()),
+            Ok(Ok(Some(event))) => Some(self.text(event).into()),
+            Ok(Ok(None)) => match self.again().await {
+                Ok(()) => Some(self.lives().into()),
+                Err(failure) => {
+                    self.is_over = true;
+                    Some(self.ended(&failure).into())
+                }
+            },
             Ok(Err(failure)) => {
                 self.is_over = true;
                 Some(self.ended(&failure).into())
             }
         }
+    }
+
+    fn begun(&mut self, begun: Begun) {
+        // Another subscription counts from its own start.
+        self.taken = Credit::default();
+        self.is_short = begun.partitions <= SHORT_PARTITIONS;
+        (self.subscription, self.awaited) = (begun.subscription, begun.awaited);
+        (self.cursor, self.renewed) = (begun.cursor, begun.renewed);
+    }
+
+    /// Some topic has been made: it is followed from its first message on, and the others from where they are.
+    async fn again(&mut self) -> Result<(), ServiceError> {
+        self.awaited.iter().for_each(|awaited| self.cursor.awaits(&awaited.path));
+        let from = StartAt::Cursor(self.cursor.clone());
+        let subscribe = Subscribe { from, ..self.subscribe.clone() };
+        // Without the budget of the one before.
+        self.subscription = None;
+        let begun = begin(&self.reader, &subscribe, true).await?;
+        self.begun(begun);
+        Ok(())
+    }
+
+    /// What is told of topics that were made again: forget what is known of the life before.
+    fn lives(&mut self) -> String {
+        let mut out = String::new();
+        for (of, incarnation) in std::mem::take(&mut self.renewed) {
+            let head = self.head(of);
+            let data = format!("{head},\"from\":0,\"to\":0,\"why\":\"recreated\",\"incarnation\":{incarnation}}}");
+            push(&mut out, "gap", Some(&self.cursor.encode()), &data);
+        }
+        out
+    }
+
+    /// Of which topic an event is: it came of a subscription.
+    fn topic(&self, of: PartitionOf) -> &Arc<Topic> {
+        &self.subscription.as_ref().expect("something came of it").topics[of.topic]
     }
 
     /// The text of what happened; moves the cursor.
@@ -194,7 +262,8 @@ impl Feed {
                 push(&mut out, "gap", Some(&self.cursor.encode()), &data);
             }
             SubscriptionEvent::CaughtUp { of, end, closed, .. } => {
-                self.cursor.reached(&self.subscription.topics[of.topic], of.partition, end);
+                let topic = Arc::clone(self.topic(of));
+                self.cursor.reached(&topic, of.partition, end);
                 let closed = if closed { ",\"closed\":true" } else { "" };
                 let data = format!("{},\"end\":{end}{closed}}}", self.head(of));
                 push(&mut out, "caught-up", Some(&self.cursor.encode()), &data);
@@ -210,7 +279,8 @@ impl Feed {
                 push(&mut out, "retract", Some(&self.cursor.encode()), &data);
             }
             SubscriptionEvent::Firm { of, upto } => {
-                self.cursor.firm(&self.subscription.topics[of.topic], of.partition, upto);
+                let topic = Arc::clone(self.topic(of));
+                self.cursor.firm(&topic, of.partition, upto);
                 let id = self.is_short.then(|| self.cursor.encode());
                 push(&mut out, "firm", id.as_deref(), &format!("{},\"upto\":{upto}}}", self.head(of)));
             }
@@ -225,12 +295,11 @@ impl Feed {
         slice: &RecordSlice,
         out: &mut String,
     ) -> Result<(), weir_protocol::batch::BatchError> {
-        let last = slice.end().0;
+        let (last, topic) = (slice.end().0, Arc::clone(self.topic(of)));
         for record in slice.records()? {
             let record = record?;
-            let topic = &self.subscription.topics[of.topic];
             let origin = (slice.committed_end, slice.term);
-            self.cursor.took(topic, of.partition, record.offset.plus(1), origin);
+            self.cursor.took(&topic, of.partition, record.offset.plus(1), origin);
             let shown = record::shown(&record, slice.partition);
             // The record's own text is kept, digit for digit; the topic is put in front.
             let text = serde_json::to_string(&shown).expect("a record has a JSON form");
@@ -255,13 +324,35 @@ impl Feed {
     }
 
     fn advance(&mut self, of: PartitionOf, next: Offset) {
-        self.cursor.advance(&self.subscription.topics[of.topic], of.partition, next);
+        let topic = Arc::clone(self.topic(of));
+        self.cursor.advance(&topic, of.partition, next);
     }
 
     /// The beginning of an event's data. Names need no escapes.
     fn head(&self, of: PartitionOf) -> String {
-        let topic = &self.subscription.topics[of.topic].path.topic;
+        let topic = &self.topic(of).path.topic;
         format!("{{\"topic\":\"{topic}\",\"partition\":{}", of.partition)
+    }
+}
+
+/// The next event of the topics that exist; `None` if another exists by now. Waits for ever if nothing is asked of it.
+async fn next_event(
+    subscription: Option<&mut Subscription>,
+    awaited: &[Awaited],
+) -> Result<Option<SubscriptionEvent>, ServiceError> {
+    let event = async {
+        match subscription {
+            Some(subscription) => subscription.next().await.map(Some),
+            None => pending().await,
+        }
+    };
+    if awaited.is_empty() {
+        return event.await;
+    }
+    let made = select_all(awaited.iter().map(|awaited| Box::pin(awaited.made())));
+    tokio::select! {
+        event = event => event,
+        _ = made => Ok(None),
     }
 }
 

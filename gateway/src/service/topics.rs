@@ -176,6 +176,12 @@ impl Topics {
         Ok(topic)
     }
 
+    /// Whether the first publish makes the topic, if there is none.
+    pub(super) async fn makes_on_first_use(&self, path: &TopicPath) -> Result<bool, ServiceError> {
+        let deadline = self.storage.deadline();
+        Ok(self.namespaces.find(&path.tenant, &path.namespace, deadline).await?.auto_create)
+    }
+
     /// A missing topic in a missing namespace is a missing namespace.
     async fn explain(&self, path: &TopicPath, failure: ServiceError, deadline: Instant) -> ServiceError {
         if failure.code() != ErrorCode::TopicNotFound {

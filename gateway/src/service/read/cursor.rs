@@ -120,6 +120,27 @@ impl Cursor {
         }
     }
 
+    /// Takes the positions of `other` for the topics that it knows.
+    pub fn take(&mut self, other: Self) {
+        self.topics.extend(other.topics);
+    }
+
+    /// A topic that does not exist yet is read from its first record on once it does: whichever life it then has, this
+    /// is another.
+    pub fn awaits(&mut self, path: &TopicPath) {
+        let none = || TopicPositions { incarnation: Incarnation(0), partitions: BTreeMap::new() };
+        self.topics.entry(name_hash(path)).or_insert_with(none);
+    }
+
+    /// Begins with a topic's first record if another life of it was known or it was awaited. True if another was
+    /// known.
+    pub fn renew(&mut self, topic: &Topic) -> bool {
+        let known = self.topics.get(&name_hash(&topic.path)).map(|positions| positions.incarnation);
+        let Some(known) = known.filter(|known| *known != topic.incarnation) else { return false };
+        topic.partition_ids().for_each(|partition| self.advance(topic, partition, Offset(0)));
+        known != Incarnation(0)
+    }
+
     fn known(&self, topic: &Topic, partition: PartitionId) -> Option<At> {
         let positions = self.topics.get(&name_hash(&topic.path))?;
         positions.partitions.get(&partition).copied().filter(|_| positions.incarnation == topic.incarnation)
@@ -274,5 +295,22 @@ mod tests {
         let gone = cursor.at(&topic("a", 2), PartitionId(0)).unwrap_err();
         assert_eq!(gone.code(), ErrorCode::IncarnationGone);
         assert_eq!(gone.refusal().incarnation, Some(2));
+    }
+
+    #[test]
+    fn a_topic_that_was_awaited_or_is_made_again_begins_with_its_first_record() {
+        let mut cursor = Cursor::default();
+        cursor.set(&topic("a", 1), PartitionId(0), At::new(Offset(9)));
+        cursor.awaits(&topic("a", 1).path);
+        cursor.awaits(&topic("b", 1).path);
+        let mut cursor = Cursor::decode(&cursor.encode()).unwrap();
+        assert!(!cursor.renew(&topic("a", 1)));
+        assert_eq!(cursor.at(&topic("a", 1), PartitionId(0)).unwrap(), Some(At::new(Offset(9))));
+        assert!(!cursor.renew(&topic("b", 7)), "there was none before");
+        assert_eq!(cursor.at(&topic("b", 7), PartitionId(0)).unwrap(), Some(At::new(Offset(0))));
+        assert!(!cursor.renew(&topic("c", 7)));
+        assert_eq!(cursor.at(&topic("c", 7), PartitionId(0)).unwrap(), None, "nothing is known of it");
+        assert!(cursor.renew(&topic("a", 2)));
+        assert_eq!(cursor.at(&topic("a", 2), PartitionId(0)).unwrap(), Some(At::new(Offset(0))));
     }
 }

@@ -10,6 +10,7 @@
 //!   Budget           what all subscriptions of this gateway may be owed at once
 //! ```
 
+mod awaited;
 mod budget;
 mod config;
 mod credit;
@@ -29,6 +30,7 @@ mod start;
 mod stream;
 mod subscription;
 
+pub use awaited::Awaited;
 pub(in crate::service) use budget::Share;
 pub use budget::{Budget, BudgetMetrics};
 pub use config::ReadConfig;

@@ -10,6 +10,7 @@ use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, Term, TopicPath};
 use weir_protocol::rpc::{At, Credit, Level, Method, Packet, Position, ReadAnswer, ReadRequest};
 
+use super::awaited::AwaitedTopics;
 use super::budget::Budget;
 use super::config::ReadConfig;
 use super::cursor::{At as CursorAt, Cursor, gone};
@@ -63,13 +64,14 @@ pub struct Reader {
     pub(super) config: ReadConfig,
     pub(in crate::service) budget: Arc<Budget>,
     pub(super) feeds: Feeds,
+    pub(super) awaited: AwaitedTopics,
 }
 
 impl Reader {
     pub(in crate::service) fn new(storage: Storage, topics: Topics, config: ReadConfig) -> Self {
         let budget = Arc::new(Budget::new(config));
         let feeds = Feeds::new(Arc::clone(&budget), &config);
-        Self { storage, topics, config, budget, feeds }
+        Self { storage, topics, config, budget, feeds, awaited: AwaitedTopics::default() }
     }
 
     /// The credit budget of this gateway's subscriptions.
