@@ -78,18 +78,17 @@ export function follow({ topic }) {
   socket.onopen = () => send({ t: 'hello', v: 1, client: 'k6' });
   socket.onerror = (event) => check(event, { 'the WebSocket works': () => false });
   socket.onmessage = ({ data }) => {
-    for (const frame of data.trim().split('\n').map((line) => JSON.parse(line))) {
-      if (frame.t === 'welcome') send({ t: 'sub', ch: 1, topic, from: 'earliest', limit: limit() });
-      if (frame.t === 'ping') send({ t: 'pong', id: frame.id });
-      if (frame.t === 'err') check(frame, { 'no refusal': () => false });
-      for (const msg of frame.msgs || (frame.t === 'msg' ? [frame] : [])) {
-        if (msg.o !== next) misplaced.add(1);
-        next = msg.o + 1;
-        delivered.add(1);
-        deliver.add(Date.now() - msg.ts);
-      }
-      if (next % (CREDIT / 4) === 0 || frame.t === 'msgs') send({ t: 'limit', ch: 1, ...limit() });
+    const frame = JSON.parse(data);
+    if (frame.t === 'welcome') send({ t: 'sub', ch: 1, topic, from: 'earliest', limit: limit() });
+    if (frame.t === 'ping') send({ t: 'pong', id: frame.id });
+    if (frame.t === 'err') check(frame, { 'no refusal': () => false });
+    for (const msg of frame.msgs || (frame.t === 'msg' ? [frame] : [])) {
+      if (msg.o !== next) misplaced.add(1);
+      next = msg.o + 1;
+      delivered.add(1);
+      deliver.add(Date.now() - msg.ts);
     }
+    if (next % (CREDIT / 4) === 0 || frame.t === 'msgs') send({ t: 'limit', ch: 1, ...limit() });
     isDone();
   };
   setTimeout(() => {

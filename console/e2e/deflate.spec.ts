@@ -19,18 +19,16 @@ test("a page's socket agrees on permessage-deflate, and messages arrive through 
         send({ t: 'open', ch: 1, topic: 'orders' });
       };
       socket.onmessage = ({ data }: MessageEvent<string>) => {
-        for (const line of data.split('\n').filter(Boolean)) {
-          const frame = JSON.parse(line);
-          if (frame.t === 'opened') {
-            for (let seq = 0; seq < 20; seq += 1)
-              send({ t: 'pub', ch: 1, seq, data: { state: `paid ü ${seq} `.repeat(500) } });
-            const limit = { msgs: 100, bytes: 1e7 };
-            send({ t: 'sub', ch: 2, topic: 'orders', from: 'earliest', limit });
-          }
-          const came = frame.t === 'msg' ? [frame] : frame.t === 'msgs' ? frame.msgs : [];
-          states.push(...came.map((msg: { data: { state: string } }) => msg.data.state));
-          if (states.length === 20) done();
+        const frame = JSON.parse(data);
+        if (frame.t === 'opened') {
+          for (let seq = 0; seq < 20; seq += 1)
+            send({ t: 'pub', ch: 1, seq, data: { state: `paid ü ${seq} `.repeat(500) } });
+          const limit = { msgs: 100, bytes: 1e7 };
+          send({ t: 'sub', ch: 2, topic: 'orders', from: 'earliest', limit });
         }
+        const came = frame.t === 'msg' ? [frame] : frame.t === 'msgs' ? frame.msgs : [];
+        states.push(...came.map((msg: { data: { state: string } }) => msg.data.state));
+        if (states.length === 20) done();
       };
     });
     socket.onclose = null;

@@ -211,7 +211,11 @@ impl Bounds {
         let feeds = self.services.reader.feed_metrics();
         let (awaited, awaited_max) = self.services.reader.awaited();
         [
-            gauge("weir_gateway_awaited_topics", "Topics that event streams wait for until they exist.", awaited),
+            gauge(
+                "weir_gateway_awaited_topics",
+                "Topics that event streams wait for until they exist.",
+                awaited,
+            ),
             gauge("weir_gateway_awaited_topics_max", "How many may be waited for at once.", awaited_max),
             gauge("weir_gateway_feeds", "Streams that several readers share.", feeds.feeds),
             gauge("weir_gateway_feed_readers", "Readers that share them.", feeds.readers),

@@ -80,10 +80,10 @@ function timing(header) {
 function connect(onwelcome, onframe) {
   const socket = new WebSocket(`${BASE.replace('http', 'ws')}/v1/ws`, 'weir.v1.json');
   const send = (frame) => socket.send(JSON.stringify(frame));
-  socket.onopen = () => send({ t: 'hello', v: 1, client: 'k6' });
+  socket.onopen = () => send({ t: 'hello', v: 1, client: 'k6', batch: true });
   socket.onerror = (event) => check(event, { 'the WebSocket works': () => false });
   socket.onmessage = ({ data }) => {
-    for (const frame of data.trim().split('\n').map((line) => JSON.parse(line))) {
+    for (const frame of data.split('\n').map((line) => JSON.parse(line))) {
       if (frame.t === 'welcome') onwelcome(send);
       else if (frame.t === 'ping') send({ t: 'pong', id: frame.id });
       else if (frame.t === 'err' || frame.t === 'reject') check(frame, { 'no refusal': () => false });

@@ -98,7 +98,7 @@ impl Wire {
         let (out, out_text, frames) = (BytesMut::new(), String::new(), VecDeque::new());
         let mut wire = Self { socket, encoding, out, out_text, frames, limits: Limits::default() };
         let client = Some(concat!("weir-cli/", env!("CARGO_PKG_VERSION")).to_owned());
-        let hello = Hello { v: VERSION, client, channels, ..Hello::default() };
+        let hello = Hello { v: VERSION, client, batch: true, channels, ..Hello::default() };
         wire.put(Channel::CONNECTION, &ClientFrame::Hello(hello));
         wire.flush().await?;
         match wire.next().await? {

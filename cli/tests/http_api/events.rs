@@ -91,10 +91,8 @@ fn an_event_id_goes_on_exactly_over_several_topics_and_partitions() {
     // Made again, a topic has a life that the id does not know. Whoever names it as a place is refused.
     assert_eq!(api.send("DELETE /v1/topics/b", &[], b"").status, 204);
     assert_eq!(api.send("PUT /v1/topics/b", &[], b"{}").status, 201);
-    let gone = api.get(
-        &format!("/v1/ns/default/events?topic=b&from=cursor:{id}"),
-        &[("Accept", "text/event-stream")],
-    );
+    let gone = api
+        .get(&format!("/v1/ns/default/events?topic=b&from=cursor:{id}"), &[("Accept", "text/event-stream")]);
     assert_eq!(
         (gone.status, gone.json()["code"].as_str()),
         (410, Some("incarnation_gone")),
@@ -168,9 +166,7 @@ fn a_follower_of_a_closed_topic_is_told_once_and_goes_on_when_it_is_opened() {
     assert_eq!(api.send("PATCH /v1/topics/t", &[], b"{\"closed\":false}").status, 200);
     assert_eq!(events_until_quiet(&mut late, 1), [end(false)]);
     assert_eq!(api.send("POST /v1/topics/t/messages", &json, b"1").status, 201);
-    for (follower, count, expected) in
-        [(&mut early, 2, "caught-up message"), (&mut late, 1, "message")]
-    {
+    for (follower, count, expected) in [(&mut early, 2, "caught-up message"), (&mut late, 1, "message")] {
         assert_eq!(names(&events_until_quiet(follower, count)), expected);
     }
 }

@@ -139,7 +139,8 @@ async fn a_reader_resumes_where_it_was_with_its_numbers() {
 async fn resumed(address: &str, token: &str, inc: u64, (n, o): (u64, u64)) -> (Client, String) {
     let mut client = Client::connect(address, "weir.v1.json").await;
     let seen = vec![Seen { p: 0, o, ..Seen::default() }];
-    let channels = vec![ResumeChannel { ch: 9, inc: Some(inc), n: Some(n), seen, ..ResumeChannel::default() }];
+    let channels =
+        vec![ResumeChannel { ch: 9, inc: Some(inc), n: Some(n), seen, ..ResumeChannel::default() }];
     let hello = Hello { v: 1, resume: Some(token.to_owned()), channels, ..Hello::default() };
     client.send(0, ClientFrame::Hello(hello)).await;
     match client.next().await.1 {

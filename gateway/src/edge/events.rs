@@ -230,7 +230,8 @@ impl Feed {
         let mut out = String::new();
         for (of, incarnation) in std::mem::take(&mut self.renewed) {
             let head = self.head(of);
-            let data = format!("{head},\"from\":0,\"to\":0,\"why\":\"recreated\",\"incarnation\":{incarnation}}}");
+            let data =
+                format!("{head},\"from\":0,\"to\":0,\"why\":\"recreated\",\"incarnation\":{incarnation}}}");
             push(&mut out, "gap", Some(&self.cursor.encode()), &data);
         }
         out

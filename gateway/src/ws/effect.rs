@@ -21,6 +21,10 @@ pub(super) struct Use {
 pub(super) enum Effect {
     /// Send a frame.
     Send(Channel, ServerFrame),
+    /// Put frames of one turn together, as far as a message goes.
+    Batch,
+    /// Send a ping below the frames, which every WebSocket library answers by itself.
+    Ping,
     /// Send records, the first as delivery `n`.
     Deliver { of: Use, n: u64, parcel: Parcel },
     /// Open a channel for publishing; answered by `opened`.

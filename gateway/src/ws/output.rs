@@ -15,7 +15,7 @@ use weir_protocol::ws::{
 use crate::service::read::{Parcel, RecordSlice};
 use crate::service::subscriptions::Leased;
 
-/// A message is sealed at this many bytes; one frame may overshoot.
+/// A message of several frames is sealed at this many bytes; one frame may overshoot.
 const MESSAGE_BYTES: usize = 128 << 10;
 /// A frame of records is sealed at this many bytes of payload.
 const FRAME_BYTES: u64 = 64 << 10;
@@ -61,6 +61,9 @@ pub(super) enum Outgoing {
 #[derive(Debug)]
 pub(super) struct Output {
     form: Form,
+    /// Bytes at which a message is sealed. Of JSON each frame is one, unless its client takes several: then
+    /// `JSON.parse` reads it.
+    message_bytes: usize,
     text: String,
     bytes: BytesMut,
     /// Parts of the binary message that `bytes` go on.
@@ -84,6 +87,7 @@ impl Output {
     pub(super) fn new(form: Form) -> Self {
         Self {
             form,
+            message_bytes: if form == Form::Json { 0 } else { MESSAGE_BYTES },
             text: String::new(),
             bytes: BytesMut::new(),
             parts: Vec::new(),
@@ -91,6 +95,11 @@ impl Output {
             messages: Vec::new(),
             queued_bytes: 0,
         }
+    }
+
+    /// The client takes several frames in a message.
+    pub(super) fn batch(&mut self) {
+        self.message_bytes = MESSAGE_BYTES;
     }
 
     /// Bytes that wait to be sent.
@@ -104,7 +113,13 @@ impl Output {
             Form::Json => json::put_server_frame(&mut self.text, ch, frame),
             Form::Binary => binary::put_server_frame(&mut self.bytes, ch, frame),
         }
-        self.seal_at(MESSAGE_BYTES);
+        self.seal_at(self.message_bytes);
+    }
+
+    /// Adds a ping of the WebSocket itself.
+    pub(super) fn ping(&mut self) {
+        self.seal_at(0);
+        self.messages.push(Outgoing::Message(Message::Ping(Bytes::new())));
     }
 
     /// Adds records, the first as delivery `n`.
@@ -126,7 +141,7 @@ impl Output {
             self.bytes.extend_from_slice(&binary::deliveries_head(ch, n, body));
             n += body.count();
             self.parts_bytes += put_part(&mut self.parts, &mut self.bytes, body.bytes());
-            self.seal_at(MESSAGE_BYTES);
+            self.seal_at(self.message_bytes);
         }
     }
 
@@ -136,7 +151,7 @@ impl Output {
         binary::put_deliveries(bytes, ch, frame, |bytes, batch| {
             *parts_bytes += put_part(parts, bytes, batch)
         });
-        self.seal_at(MESSAGE_BYTES);
+        self.seal_at(self.message_bytes);
     }
 
     /// Batches go out as they came, with the range of records that is meant.
@@ -534,9 +549,31 @@ mod tests {
     }
 
     #[test]
+    fn a_json_message_is_one_frame_unless_its_client_takes_several() {
+        let caught_up = ServerFrame::CaughtUp(CaughtUp { p: 2, end: 14, closed: false });
+        for (takes_several, messages) in [(false, 3), (true, 1)] {
+            let mut output = Output::new(Form::Json);
+            if takes_several {
+                output.batch();
+            }
+            output.put(Channel(7), &caught_up);
+            output.deliver(Channel(7), 1, Parcel::Own(vec![slice(10, 4, 99)])).unwrap();
+            output.put(Channel(7), &caught_up);
+            let sent = output.take();
+            assert_eq!(sent.len(), messages, "{sent:?}");
+            let texts = sent.iter().map(|sent| match sent {
+                Outgoing::Message(Message::Text(text)) => text.as_str(),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(texts.flat_map(|text| text.lines()).filter(|line| line.ends_with('}')).count(), 3);
+        }
+    }
+
+    #[test]
     fn many_records_become_several_frames_and_messages() {
         for form in [Form::Json, Form::Binary] {
             let mut output = Output::new(form);
+            output.batch();
             let slices = vec![slice(10, 4, 99); 3_000];
             output.deliver(Channel(1), 1, Parcel::Own(slices)).unwrap();
             assert!(output.queued_bytes() > 2 * MESSAGE_BYTES);

@@ -322,6 +322,8 @@ impl Session {
         tails.sort_unstable_by_key(|tail| (tail.ch, tail.p));
         let ping = ServerPing { id: self.ping_id, now: now.epoch_ms, tails, throttled };
         self.send(Channel::CONNECTION, ServerFrame::Ping(ping));
+        // A client that only listens may know nothing of the one above.
+        self.effects.push(Effect::Ping);
     }
 
     /// The gateway stops: what is under way is still confirmed, nothing new is taken.
@@ -386,6 +388,9 @@ impl Session {
         self.resumed =
             hello.resume.as_ref().and_then(|token| token.strip_prefix(RESUME_PREFIX)).map(Box::from);
         self.client = hello.client.map(String::into_boxed_str);
+        if hello.batch {
+            self.effects.push(Effect::Batch);
+        }
         self.resume = Resuming::new(hello.channels);
         self.is_welcome = true;
         let limits = Limits {

@@ -441,6 +441,8 @@ impl Socket {
     fn run_effect(&mut self, effect: Effect) {
         match effect {
             Effect::Send(ch, frame) => self.output.put(ch, &frame),
+            Effect::Batch => self.output.batch(),
+            Effect::Ping => self.output.ping(),
             Effect::Deliver { of, n, parcel } => {
                 if let Err(error) = self.output.deliver(of.ch, n, parcel) {
                     let detail = format!("a record batch cannot be read: {error}");

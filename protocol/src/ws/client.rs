@@ -93,6 +93,9 @@ pub struct Hello {
     /// Name and version of the client, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
+    /// Several frames may come in one message of the JSON form, each on a line of its own; otherwise each is a message.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub batch: bool,
     /// Token of an earlier `welcome`, to continue its session.
     #[serde(default)]
     pub resume: Option<String>,
@@ -236,8 +239,8 @@ pub struct Sub {
     /// Of a subscription: how long its deliveries are leased, in milliseconds; absent: as it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u32>,
-    /// Of a subscription: how long what is leased, or read of a stream, stays this consumer's after its connection broke,
-    /// in milliseconds; absent: half a minute, or the lease if that is shorter.
+    /// Of a subscription: how long what is leased, or read of a stream, stays this consumer's after its
+    /// connection broke, in milliseconds; absent: half a minute, or the lease if that is shorter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u32>,
     /// Of a subscription: who takes its messages, for operators; absent: the client that `hello` named.

@@ -42,6 +42,7 @@ fn hello() -> Hello {
         v: 1,
         token: Some(Secret("t".into())),
         client: Some("js/1.0".into()),
+        batch: false,
         resume: Some("rt_1".into()),
         channels: vec![publishing, ResumeChannel { ch: 2, inc: None, n: Some(9_001), seen, acked, limit }],
     }

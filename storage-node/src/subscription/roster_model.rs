@@ -205,7 +205,8 @@ impl World {
     /// What those have that are away: it may become less, and never more.
     fn of_those_away(&self) -> BTreeMap<Arc<str>, usize> {
         let away = self.members.iter().filter(|member| !member.is_alive);
-        away.map(|member| (Arc::clone(&member.holder), self.roster.portion(&member.holder).parts.len())).collect()
+        away.map(|member| (Arc::clone(&member.holder), self.roster.portion(&member.holder).parts.len()))
+            .collect()
     }
 
     fn shares(&self) -> BTreeMap<Arc<str>, usize> {

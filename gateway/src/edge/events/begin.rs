@@ -1,8 +1,8 @@
 //! What an event stream begins with: the topics that exist, and those that it waits for.
 //!
-//! A browser's `EventSource` never tries again after an answer other than 200, and its page sees none of it. So a topic
-//! that the first publish will make is waited for, and one that was made again since an event's id is said to be so by an
-//! event.
+//! A browser's `EventSource` never tries again after an answer other than 200, and its page sees none of it.
+//! So a topic that the first publish will make is waited for, and of one that was made again since an event's
+//! id an event says so.
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, PartitionId};
@@ -92,7 +92,8 @@ async fn of_those_that_exist(
         };
         if goes_on && cursor.renew(&topic) {
             let of = |partition| PartitionOf { topic: topics.len(), partition };
-            let partitions = topic.partition_ids().filter(|it| subscribe.partition.is_none_or(|only| only == *it));
+            let partitions =
+                topic.partition_ids().filter(|it| subscribe.partition.is_none_or(|only| only == *it));
             renewed.extend(partitions.map(|partition: PartitionId| (of(partition), topic.incarnation)));
         }
         topics.push(path.clone());

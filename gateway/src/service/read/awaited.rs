@@ -72,7 +72,8 @@ impl AwaitedTopics {
             waiting.retain(|_, waiting| waiting.strong_count() > 0);
         }
         if waiting.len() >= AWAITED_MAX {
-            let detail = format!("{AWAITED_MAX} topics that do not exist are waited for: create the topic first");
+            let detail =
+                format!("{AWAITED_MAX} topics that do not exist are waited for: create the topic first");
             return Err(ServiceError::new(ErrorCode::Busy, detail).with_limit(AWAITED_MAX as u64));
         }
         let (tell, is_there) = watch::channel(false);

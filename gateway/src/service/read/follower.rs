@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::PartitionId;
+use weir_protocol::ids::{Offset, PartitionId};
 use weir_protocol::rpc::{Credit, Level};
 
 use super::config::ReadConfig;
 use super::cursor::At as CursorAt;
 use super::feed::{Feeds, Seat, Tap, Tapped};
+use super::records::RecordSlice;
 use super::stream::{NodeStream, PartitionEvent, StreamStart};
 use crate::service::ServiceError;
 use crate::storage::{Storage, Topic};
@@ -26,6 +27,45 @@ pub(super) struct Follower {
     seat: Option<Seat>,
     tap: Option<Tap>,
     limit: Credit,
+    end: ToldEnd,
+}
+
+/// Records after which a reader that comes to the end was really behind, and is told that it is there.
+const LAG_RECORDS: u64 = 1_000;
+
+/// What the reader was told of the end: once that it is there, and not again behind each record of a quiet partition.
+#[derive(Debug, Default)]
+struct ToldEnd {
+    /// It was there, of a topic that was closed then or not.
+    told: Option<bool>,
+    /// What has come since it was last there.
+    records: u64,
+    /// How far it was told of. Where the end is elsewhere something was passed over, of which it has to know.
+    upto: Offset,
+}
+
+impl ToldEnd {
+    /// Whether the reader is to hear of an event.
+    fn is_news(&mut self, event: &PartitionEvent) -> bool {
+        match event {
+            PartitionEvent::Records { parcel, .. } => {
+                self.records += parcel.slices().iter().map(|slice| u64::from(slice.take)).sum::<u64>();
+                self.upto = parcel.slices().last().map_or(self.upto, RecordSlice::end);
+            }
+            PartitionEvent::CaughtUp { end, closed } => {
+                let is_where_it_was = self.upto == *end && self.records <= LAG_RECORDS;
+                let is_news = self.told != Some(*closed) || !is_where_it_was;
+                *self = Self { told: Some(*closed), records: 0, upto: *end };
+                return is_news;
+            }
+            PartitionEvent::Looked { upto } => self.upto = *upto,
+            PartitionEvent::Gap { to: upto, .. } | PartitionEvent::Retract { from: upto, .. } => {
+                (self.told, self.upto) = (None, *upto);
+            }
+            PartitionEvent::Started { .. } | PartitionEvent::Firm { .. } => {}
+        }
+        true
+    }
 }
 
 impl Follower {
@@ -39,7 +79,7 @@ impl Follower {
         let may_share = start.min_level == Level::Quorum && start.filter.is_none();
         let seat = may_share.then(|| feeds.seat(topic.incarnation, partition));
         let stream = NodeStream::new(storage, config, topic, partition, start);
-        Self { stream, seat, tap: None, limit: Credit::default() }
+        Self { stream, seat, tap: None, limit: Credit::default(), end: ToldEnd::default() }
     }
 
     /// Sets the limits, absolute totals. As long as it follows with others nothing has to be asked for.
@@ -88,6 +128,15 @@ impl Follower {
     /// # Cancel safety
     /// Nothing is lost.
     pub(super) async fn next(&mut self) -> Result<Option<PartitionEvent>, ServiceError> {
+        loop {
+            match self.step().await? {
+                Some(event) if !self.end.is_news(&event) => {}
+                event => return Ok(event),
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<Option<PartitionEvent>, ServiceError> {
         if let Some(tap) = &mut self.tap {
             let tapped = tap.next(self.stream.left_of(self.limit)).await?;
             return self.tapped(tapped);
@@ -112,7 +161,7 @@ impl Follower {
             }
             Tapped::CaughtUp { end, closed } => Ok(Some(PartitionEvent::CaughtUp { end, closed })),
             Tapped::Behind => {
-                self.tap = None;
+                (self.tap, self.end.told) = (None, None);
                 Ok(None)
             }
             // The feed has looked for a leader as long as this would. Anything else depends on where one is,

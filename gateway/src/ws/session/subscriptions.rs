@@ -49,14 +49,7 @@ impl Session {
         }
     }
 
-    fn follow(
-        &mut self,
-        of: Use,
-        following: Following,
-        path: Followed,
-        from: StartAt,
-        seen: Option<Seen>,
-    ) {
+    fn follow(&mut self, of: Use, following: Following, path: Followed, from: StartAt, seen: Option<Seen>) {
         let subscribe = Subscribe {
             topics: vec![path.topic.clone()],
             partition: path.partition,
@@ -79,10 +72,13 @@ impl Session {
         let (Some(topic), None) = (&sub.topic, &sub.sub) else {
             return Err(Problem::new(ErrorCode::Malformed, "exactly one of `topic` and `sub` is needed"));
         };
-        if let Some(field) =
-            [("lease_ms", sub.lease_ms.is_some()), ("grace_ms", sub.grace_ms.is_some()), ("holder", sub.holder.is_some())]
-                .iter()
-                .find(|it| it.1)
+        if let Some(field) = [
+            ("lease_ms", sub.lease_ms.is_some()),
+            ("grace_ms", sub.grace_ms.is_some()),
+            ("holder", sub.holder.is_some()),
+        ]
+        .iter()
+        .find(|it| it.1)
         {
             let detail = format!("`{}` is for subscriptions: a topic is followed", field.0);
             return Err(Problem::new(ErrorCode::Malformed, detail).with_field(field.0));

@@ -44,7 +44,33 @@ async fn what_is_missing_after_a_lost_link_is_told_whenever_the_link_is_lost_and
     feed.at_end(150);
     feed.record(150, 10);
     assert_eq!(told(&mut reader).await, "150..151");
-    assert_eq!(told(&mut reader).await, "end 151");
+    assert!(reader.next().now_or_never().is_none(), "it was there before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_is_told_once_and_again_only_to_who_was_really_behind() {
+    let mut node = Played::new(ReadConfig::default());
+    let mut reader = node.follow(&["t"], StartAt::Offset(Offset(0)), PLENTY).await;
+    let call = node.call(&mut [&mut reader]).await;
+    call.at_end(0);
+    assert_eq!([told(&mut reader).await, told(&mut reader).await], ["from 0", "end 0"]);
+    for offset in 0..3 {
+        call.record(offset, 10);
+        assert_eq!(told(&mut reader).await, format!("{offset}..{}", offset + 1));
+        assert!(reader.next().now_or_never().is_none(), "{offset}");
+    }
+    for offset in 3..2_000 {
+        call.records_before_the_end(offset, 10);
+        assert_eq!(told(&mut reader).await, format!("{offset}..{}", offset + 1));
+    }
+    call.caught_up(2_000);
+    assert_eq!(told(&mut reader).await, "end 2000");
+    call.caught_up(2_005);
+    assert_eq!(told(&mut reader).await, "end 2005", "what was passed over is told");
+    call.closed(2_005);
+    assert_eq!(told(&mut reader).await, "closed 2005");
+    call.caught_up(2_005);
+    assert_eq!(told(&mut reader).await, "end 2005", "it is open again");
 }
 
 #[tokio::test(start_paused = true)]

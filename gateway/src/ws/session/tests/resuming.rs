@@ -119,7 +119,10 @@ fn a_place_that_makes_no_sense_is_given_up() {
     let mut play = Play::as_principal(Principal::all(Name::default_name()));
     let seen = vec![Seen { p: 0, o: 3, term: Some(Term(1).0), firm: None }];
     let inc = Some(1);
-    play.receive(Channel::CONNECTION, hello(ResumeChannel { ch: CH.0, inc, seen, ..ResumeChannel::default() }));
+    play.receive(
+        Channel::CONNECTION,
+        hello(ResumeChannel { ch: CH.0, inc, seen, ..ResumeChannel::default() }),
+    );
     play.sent();
     let limit = Limit { msgs: 9, bytes: 9_000 };
     play.receive(CH, ClientFrame::Sub(Sub { topic: Some("t".into()), limit, ..Sub::default() }));
