@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use anyhow::Context as _;
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
 use tokio::net::TcpListener;
@@ -42,6 +43,7 @@ impl Admin {
             .route("/healthz", get(async || StatusCode::NO_CONTENT))
             .route("/readyz", get(readiness))
             .route("/metrics", get(metrics))
+            .layer(map_response(unkept))
             .with_state(Shown { registry, stopping });
         let serving = async move {
             if let Err(error) = axum::serve(self.0, routes).await {
@@ -50,6 +52,12 @@ impl Admin {
         };
         tokio::spawn(serving).abort_handle()
     }
+}
+
+/// What is true now is in nobody's cache.
+async fn unkept(mut response: Response) -> Response {
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 /// A node takes work from its start until it stops.

@@ -71,6 +71,8 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     headers.append(VARY, HeaderValue::from_static("Origin"));
     if let Some(reader) = reader {
         origin::add_cors(reader, headers);
+    // Without a word a cache may keep an answer for as long as it likes (RFC 9111, section 4.2.2).
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
     edge.count(operation, status);
     if is_head {
@@ -321,7 +323,6 @@ fn problem_response(mut problem: Problem, request_id: Ulid) -> Response {
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(ms) = problem.retry_after_ms {
         headers.insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
     }

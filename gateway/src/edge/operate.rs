@@ -1,8 +1,7 @@
 //! What operators ask of a queue: lists by state, why a message is where it is, and dead letters once more.
 
 use axum::response::Response;
-use http::header::CACHE_CONTROL;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::filter::Filter;
 use weir_protocol::limits::REDRIVE_RECORDS_MAX;
@@ -55,9 +54,7 @@ pub(super) async fn explain(call: Call) -> Result<Response, Problem> {
         start: found.start,
         end: found.end,
     };
-    let mut response = json(StatusCode::OK, &body)?;
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    json(StatusCode::OK, &body)
 }
 
 pub(super) async fn redrive(mut call: Call) -> Result<Response, Problem> {

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use axum::response::Response;
-use http::header::CACHE_CONTROL;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Name, Offset};
@@ -258,9 +257,7 @@ pub(super) async fn list(call: Call, standing: Standing) -> Result<Response, Pro
         listed(MessageId { topic, partition, offset: Offset(lease.offset) }, lease)
     });
     let items = items.collect();
-    let mut response = json(StatusCode::OK, &LeasePage { items, next: page.next, as_of_ms })?;
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    json(StatusCode::OK, &LeasePage { items, next: page.next, as_of_ms })
 }
 
 pub(super) fn listed(id: MessageId, lease: LeaseInfo) -> LeasedRecord {

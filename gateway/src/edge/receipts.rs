@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use axum::response::Response;
 use http::StatusCode;
-use http::header::CACHE_CONTROL;
 use weir_protocol::rpc::Level;
 
 use super::answer::json;
@@ -61,9 +60,7 @@ async fn output_receipt(call: &Call, token: String, output: &OutputReceipt) -> R
 }
 
 fn shown(receipt: &api::Receipt) -> Result<Response, Problem> {
-    let mut response = json(StatusCode::OK, receipt)?;
-    response.headers_mut().insert(CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
-    Ok(response)
+    json(StatusCode::OK, receipt)
 }
 
 /// A producer on every partition that has seen it.

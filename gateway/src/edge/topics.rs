@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::response::Response;
-use http::header::{CACHE_CONTROL, ETAG, LOCATION};
+use http::header::{ETAG, LOCATION};
 use http::{HeaderValue, StatusCode};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{ConfigVersion, Incarnation};
@@ -70,8 +70,6 @@ pub(super) fn tagged(call: &Call, tag: &str, mut response: Response) -> Response
         response = empty(StatusCode::NOT_MODIFIED);
     }
     add_tag(&mut response, tag);
-    // The tag is the configuration's; offsets and rates come with it. A cache would show old ones for ever.
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 

@@ -1,0 +1,97 @@
+//! What caches between Weir and its clients are told, of every operation.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use product::{Connection, Running, done, started};
+use serde_json::{Value, json};
+
+const PRODUCER: [(&str, &str); 3] = [("Producer-Id", "p"), ("Producer-Epoch", "0"), ("Producer-Seq", "0")];
+
+/// What never changes may be kept; these alone answer with it.
+const MAY_BE_KEPT: [&str; 2] = ["readMessages", "readMessage"];
+
+/// Every operation of the document: its name, and a request line for what the test made.
+fn lines(document: &Value, receipt: &str) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let path = [
+            ("{ns}", "default"),
+            ("{topic}", "t"),
+            ("{subscription}", "s"),
+            ("{partition}", "0"),
+            ("{offset}", "0"),
+            ("{producer}", "p"),
+            ("{receipt}", receipt),
+        ]
+        .into_iter()
+        .fold(path.clone(), |path, (name, value)| path.replace(name, value));
+        for (method, operation) in methods.as_object().unwrap() {
+            let Some(id) = operation["operationId"].as_str() else { continue };
+            let query = match id {
+                "explainMessage" => "?id=0:0",
+                "followEvents" => "?topic=t",
+                "listMessagesOfState" => "?of=ready",
+                _ => "",
+            };
+            lines.push((id.to_owned(), format!("{} {path}{query}", method.to_uppercase())));
+        }
+    }
+    // What is asked is still there when it is asked.
+    lines.sort_by_key(|(_, line)| line.starts_with("DELETE"));
+    lines
+}
+
+#[test]
+fn every_answer_says_that_nobody_keeps_it_unless_it_never_changes() {
+    let (_dir, product, mut http) = started();
+    done(&mut http, "PUT /v1/topics/t", &json!({}));
+    done(&mut http, "PUT /v1/subscriptions/s", &json!({"topics": ["t"]}));
+    let stored = http.request("POST /v1/topics/t/messages", &PRODUCER, b"1").unwrap();
+    let receipt = stored.header("confirm-receipt").unwrap().to_owned();
+    let document = http.request("GET /openapi.json", &[], b"").unwrap().json();
+    let lines = lines(&document, &receipt);
+    assert!(lines.len() > 40, "{} operations", lines.len());
+    for (id, line) in &lines {
+        // One whose answer does not end is not asked for another.
+        let mut own = Connection::open(&product.address).unwrap();
+        own.send(line, &[], b"").unwrap();
+        let (status, headers) = own.head().unwrap();
+        if line.starts_with("GET") && id != "openWebSocket" {
+            assert!((200..300).contains(&status), "{line}: {status}");
+        }
+        let told: Vec<_> = headers.iter().filter(|(name, _)| name == "cache-control").collect();
+        let [(_, told)] = told[..] else { panic!("{line}: {status}: {headers:?}") };
+        let is_kept = match id.as_str() {
+            "followEvents" => told == "no-cache, no-transform",
+            id => MAY_BE_KEPT.contains(&id) && told == "private, no-cache",
+        };
+        assert!(told == "no-store" || is_kept, "{line}: {status}: {told}");
+    }
+    let others =
+        ["GET /v1/nothing", "OPTIONS /v1/topics", "GET /console", "HEAD /v1/topics", "GET /v1/topics/%"];
+    for line in others {
+        assert_eq!(kept(&product.address, line).as_deref(), Some("no-store"), "{line}");
+    }
+}
+
+/// What the answer says of keeping it.
+fn kept(address: &str, line: &str) -> Option<String> {
+    let mut http = Connection::open(address).unwrap();
+    http.send(line, &[], b"").unwrap();
+    let (_, headers) = http.head().unwrap();
+    headers.into_iter().find(|(name, _)| name == "cache-control").map(|(_, told)| told)
+}
+
+#[test]
+fn nobody_keeps_what_a_node_says_of_itself() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let data = dir.path().join("data");
+    let node =
+        ["node", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
+    let node = Running::start(dir.path(), &node);
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(kept(&node.said[1], &format!("GET {path}")).as_deref(), Some("no-store"), "{path}");
+    }
+}
