@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use weir_protocol::ws::RawJson;
+use weir_protocol::ws::{PayloadKind, RawJson};
 
 use crate::args::{Connect, PullArgs};
 use crate::client::{Api, Backoff, Stop, WireError, problem_text};
@@ -272,7 +272,7 @@ fn payload(delivery: &Delivery) -> anyhow::Result<Vec<u8>> {
         return BASE64_STANDARD.decode(encoded).context("a payload that is not Base64");
     }
     let Some(data) = &delivery.data else { return Ok(Vec::new()) };
-    if delivery.content_type.starts_with("text/") {
+    if PayloadKind::of(&delivery.content_type) == PayloadKind::Text {
         return Ok(serde_json::from_str::<String>(data.get())?.into_bytes());
     }
     Ok(data.get().as_bytes().to_vec())
@@ -314,6 +314,7 @@ mod tests {
             (r#"{"lease":"l","content_type":"text/plain","data":"a\"b"}"#, "a\"b"),
             (r#"{"lease":"l","content_type":"application/json","data":{"t":10.50}}"#, "{\"t\":10.50}"),
             (r#"{"lease":"l","content_type":"application/json","data":"a"}"#, "\"a\""),
+            (r#"{"lease":"l","content_type":"application/x-www-form-urlencoded","data":"a"}"#, "a"),
             (r#"{"lease":"l","data_base64":"aGVsbG8="}"#, "hello"),
         ] {
             let delivery: Delivery = serde_json::from_str(message).unwrap();

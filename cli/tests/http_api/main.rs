@@ -7,6 +7,7 @@ mod cloudevents;
 mod events;
 #[path = "../product/mod.rs"]
 mod product;
+mod texts;
 
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};

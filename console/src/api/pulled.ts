@@ -1,5 +1,5 @@
 import { elements, members } from '../json/slices';
-import { type Message, readMessage } from '../tail/message';
+import { isJson, type Message, readMessage } from '../tail/message';
 
 /** A message that this page leased. */
 export interface Held {
@@ -28,7 +28,7 @@ export function readPulled(text: string, now: number): Held[] {
     };
     const message = readMessage(text, start);
     const data = raw('data');
-    const isText = message.contentType?.startsWith('text/') && data?.startsWith('"');
+    const isText = !isJson(message.contentType) && data?.startsWith('"');
     const topic = raw('topic');
     return {
       message,

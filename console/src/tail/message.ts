@@ -92,11 +92,14 @@ function textIn(base64: string, isCut: boolean): string | null {
   }
 }
 
+/** Of JSON, which a WebSocket does not name, `data` is the payload as it is; of any other type it is a string of its text. */
+export const isJson = (contentType: string | null): boolean =>
+  contentType === null || /^\s*(application\/json|[^;]*\+json)\s*(;|$)/i.test(contentType);
+
 function textBody(text: string, place: Slice | undefined, contentType: string | null) {
   if (!place) return { preview: '', size: 0 };
   const raw = text.slice(place.start, place.end);
-  const isText = contentType?.startsWith('text/') ?? false;
-  const body = isText && raw.startsWith('"') ? (JSON.parse(raw) as string) : raw;
+  const body = !isJson(contentType) && raw.startsWith('"') ? (JSON.parse(raw) as string) : raw;
   return { preview: body.slice(0, PREVIEW_CHARS), size: utf8Length(body) };
 }
 

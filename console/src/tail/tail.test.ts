@@ -133,6 +133,12 @@ describe('frames', () => {
       '{"messages":[{"partition":0,"offset":1,"ts":2,"headers":{},"content_type":"text/plain","data":"<b>é"}],"next":2,"up_to_date":false}',
     );
     expect(page.messages[0]).toMatchObject({ preview: '<b>é', size: 5 });
+    const of = (type: string) =>
+      readPage(
+        `{"messages":[{"partition":0,"offset":1,"ts":2,"headers":{},"content_type":"${type}","data":"hi"}],"next":2,"up_to_date":false}`,
+      ).messages[0]?.preview;
+    expect(of('application/x-www-form-urlencoded')).toBe('hi');
+    expect(of('application/problem+json; a=b')).toBe('"hi"');
   });
 });
 

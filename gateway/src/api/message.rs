@@ -67,7 +67,8 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub tracestate: Option<String>,
-    /// The JSON value of a JSON payload, digit for digit; the text of a `text/*` payload.
+    /// The JSON value of a JSON payload, digit for digit; the text of one whose content type says that it is text, if it
+    /// is UTF-8: `text/*`, `application/x-www-form-urlencoded`, XML, YAML, JavaScript and GraphQL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub data: Option<Box<serde_json::value::RawValue>>,
@@ -112,7 +113,8 @@ pub struct BatchLine<'a> {
     /// neither JSON nor text), `application/octet-stream` with `data_base64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// The payload as a JSON value; with a `text/*` content type a string is its text.
+    /// The payload as a JSON value; with the content type of a text (`text/*`, XML and others, as in a page) it is a
+    /// string, which means its text.
     #[serde(borrow, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub data: Option<&'a serde_json::value::RawValue>,

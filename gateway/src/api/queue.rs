@@ -116,7 +116,8 @@ pub struct OutputMessage<'a> {
     /// Content type; by default as in a batch line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// The payload as a JSON value; with a `text/*` content type a string is its text.
+    /// The payload as a JSON value; with the content type of a text (`text/*`, XML and others, as in a page) it is a
+    /// string, which means its text.
     #[serde(default, borrow, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub data: Option<&'a serde_json::value::RawValue>,

@@ -42,8 +42,8 @@ pub struct TopicConfig {
     /// Number of partitions, 1 to 1024. Cannot be changed later.
     #[schema(minimum = 1, maximum = 1024, default = 1)]
     pub partitions: u32,
-    /// Content type of messages whose publisher names none. JSON values keep `application/json` unless this is a JSON
-    /// or `text/*` type; record batches that a client built are stored as they are.
+    /// Content type of messages whose publisher names none. JSON values keep `application/json` unless this is the
+    /// type of JSON or of text; record batches that a client built are stored as they are.
     #[schema(example = "application/json")]
     pub content_type: Option<String>,
     /// What is removed, and when. Unlimited by default.

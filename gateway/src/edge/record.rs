@@ -10,9 +10,10 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 use weir_protocol::batch::{Record as Stored, Reserved};
 use weir_protocol::ids::PartitionId;
+use weir_protocol::ws::PayloadKind;
 
 use super::attribute;
-use super::input::{essence, rfc3339};
+use super::input::rfc3339;
 use crate::api::Record;
 use crate::storage::Topic;
 
@@ -61,18 +62,15 @@ fn user_headers(record: &Stored) -> (BTreeMap<String, String>, BTreeMap<String, 
 
 fn data(record: &Stored, content_type: &str) -> (Option<Box<serde_json::value::RawValue>>, Option<String>) {
     let is_encoded = record.headers.reserved(Reserved::ContentEncoding).is_some();
-    let media = essence(content_type);
     let raw = |text: String| serde_json::value::RawValue::from_string(text).ok();
     if !is_encoded && let Ok(text) = std::str::from_utf8(&record.value) {
-        if (media == "application/json" || media.ends_with("+json"))
-            && let Some(value) = raw(text.trim().to_owned())
-        {
-            return (Some(value), None);
-        }
-        if media.starts_with("text/")
-            && let Some(value) = serde_json::to_string(text).ok().and_then(raw)
-        {
-            return (Some(value), None);
+        let value = match PayloadKind::of(content_type) {
+            PayloadKind::Json => raw(text.trim().to_owned()),
+            PayloadKind::Text => serde_json::to_string(text).ok().and_then(raw),
+            PayloadKind::Other => None,
+        };
+        if value.is_some() {
+            return (value, None);
         }
     }
     (None, Some(BASE64_STANDARD.encode(&record.value)))

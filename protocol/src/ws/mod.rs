@@ -36,7 +36,7 @@ pub use error::WsError;
 pub use frame::{Channel, FrameType, HEADER_BYTES, Scope};
 pub use server::*;
 pub use value::{HeaderMap, NumberRange, RawJson, Secret};
-pub use view::{Content, ContentError, payload_of};
+pub use view::{Content, ContentError, Kind as PayloadKind, payload_of};
 
 /// Version of the subprotocol, in `hello`.
 pub const VERSION: u32 = 1;

@@ -180,7 +180,7 @@ fn value_of<'a>(data: &'a RawJson, content_type: &str) -> Result<Cow<'a, [u8]>, 
 }
 
 /// The bytes that a JSON value stands for as a payload of this content type: its own text where that is JSON, the
-/// text that it quotes where it is `text/*`.
+/// text that it quotes where it is text ([`Kind::of`]).
 ///
 /// # Errors
 /// [`ContentError::Text`] for text that is no JSON string, [`ContentError::ContentType`] for any other type.
@@ -206,29 +206,52 @@ fn json_of(content_type: &str, value: &[u8]) -> Option<RawJson> {
 }
 
 /// How JSON shows a payload of some content type.
-enum Kind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// As it is.
     Json,
+    /// As a string of its text.
     Text,
+    /// In Base64.
     Other,
 }
 
+/// What a subtype, or its suffix, is called where the payload is text.
+const TEXTUAL: [&str; 4] = ["xml", "yaml", "javascript", "graphql"];
+/// What `curl -d` sends where nobody says otherwise.
+const FORM: &str = "application/x-www-form-urlencoded";
+
 impl Kind {
-    /// By the media type alone: `application/json`, `…+json` (RFC 6839), `text/…`. Parameters are skipped, but a
-    /// `charset` other than UTF-8 or ASCII makes text bytes.
-    fn of(content_type: &str) -> Self {
+    /// By the media type alone: JSON is `application/json` and `…+json` (RFC 6839); text is `text/…`, forms, and
+    /// types whose last part is `xml`, `yaml`, `javascript` or `graphql`. Parameters are skipped, but a `charset` other
+    /// than UTF-8 or ASCII makes text bytes.
+    #[must_use]
+    pub fn of(content_type: &str) -> Self {
         let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
-        let media_type = media_type.trim().to_ascii_lowercase();
-        if media_type == JSON || media_type.ends_with("+json") {
+        let media_type = media_type.trim();
+        let last = media_type.rsplit(['/', '+', '-', '.']).next().unwrap_or_default();
+        if media_type.eq_ignore_ascii_case(JSON) || is_suffix(media_type, "+json") {
             return Self::Json;
         }
-        let utf8 = parameters.split(';').all(|parameter| match parameter.split_once('=') {
-            Some((name, charset)) if name.trim().eq_ignore_ascii_case("charset") => ["utf-8", "us-ascii"]
-                .iter()
-                .any(|it| charset.trim().trim_matches('"').eq_ignore_ascii_case(it)),
-            _ => true,
-        });
-        if media_type.starts_with("text/") && utf8 { Self::Text } else { Self::Other }
+        let is_text = media_type.get(..5).is_some_and(|group| group.eq_ignore_ascii_case("text/"))
+            || media_type.eq_ignore_ascii_case(FORM)
+            || TEXTUAL.iter().any(|textual| last.eq_ignore_ascii_case(textual));
+        if is_text && is_utf8(parameters) { Self::Text } else { Self::Other }
     }
+}
+
+fn is_suffix(text: &str, suffix: &str) -> bool {
+    let start = text.len().checked_sub(suffix.len());
+    start.and_then(|start| text.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+}
+
+fn is_utf8(parameters: &str) -> bool {
+    parameters.split(';').all(|parameter| match parameter.split_once('=') {
+        Some((name, charset)) if name.trim().eq_ignore_ascii_case("charset") => {
+            ["utf-8", "us-ascii"].iter().any(|it| charset.trim().trim_matches('"').eq_ignore_ascii_case(it))
+        }
+        _ => true,
+    })
 }
 
 fn text_or_base64(bytes: Option<&[u8]>) -> (Option<String>, Option<String>) {

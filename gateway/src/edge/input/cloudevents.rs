@@ -11,8 +11,8 @@ use weir_protocol::batch::HeadersBuilder;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
 use weir_protocol::objects;
+use weir_protocol::ws::PayloadKind;
 
-use super::essence;
 use crate::api::{Problem, unique};
 use crate::edge::attribute;
 use crate::edge::from_json::wrong;
@@ -134,8 +134,7 @@ fn record(
 
 /// JSON payloads are stored as their own text; with another content type a JSON string means its text.
 fn payload(body: &Bytes, content_type: &str, data: &RawValue) -> Result<Bytes, String> {
-    let media = essence(content_type);
-    if media == "application/json" || media.ends_with("+json") || !data.get().starts_with('"') {
+    if PayloadKind::of(content_type) == PayloadKind::Json || !data.get().starts_with('"') {
         return Ok(body.slice_ref(data.get().as_bytes()));
     }
     serde_json::from_str::<String>(data.get()).map(Bytes::from).map_err(|error| error.to_string())

@@ -9,8 +9,9 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
 use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
 use weir_protocol::objects;
+use weir_protocol::ws::PayloadKind;
 
-use super::{NOT_A_TIME, Trace, essence, time_ms};
+use super::{NOT_A_TIME, Trace, time_ms};
 use crate::api::{BatchLine, Problem};
 use crate::edge::from_json::wrong;
 use crate::service::publish::{NewRecord, Unnamed, check_content_type, check_deliver_at, check_ttl_ms};
@@ -115,13 +116,13 @@ pub(in crate::edge) fn record(
     Ok(NewRecord { key: line.key.map(Bytes::from), headers: headers.finish(), value, unnamed })
 }
 
-/// With a `text/*` content type a JSON string means its text.
+/// With the content type of a text a JSON string means its text: what a page shows can be sent back as it is.
 fn text_or_json(
     body: &Bytes,
     content_type: &str,
     data: &serde_json::value::RawValue,
 ) -> Result<Bytes, (&'static str, String)> {
-    if essence(content_type).starts_with("text/") {
+    if PayloadKind::of(content_type) == PayloadKind::Text {
         let text: String = serde_json::from_str(data.get())
             .map_err(|_| ("data", format!("a payload of {content_type} is a string")))?;
         return Ok(text.into());

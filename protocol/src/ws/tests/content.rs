@@ -31,8 +31,24 @@ fn a_record_is_shown_by_its_content_type() {
     assert_eq!(shown("application/json", b"{\n\"a\":1}").as_deref(), Some("{ \"a\":1}"), "a line is a frame");
     assert_eq!(shown("application/problem+json; x=y", b"[]").as_deref(), Some("[]"));
     assert_eq!(shown("text/plain; charset=\"UTF-8\"", b"a\nb").as_deref(), Some("\"a\\nb\""));
+    for text in [
+        "application/x-www-form-urlencoded",
+        "application/xml",
+        "image/svg+xml",
+        "application/x-yaml",
+        "application/yaml; charset=utf-8",
+        "Application/JavaScript",
+        "application/graphql",
+    ] {
+        assert_eq!(shown(text, "é <a/>".as_bytes()).as_deref(), Some("\"é <a/>\""), "{text}");
+    }
     for (content_type, value) in [
-        ("application/json", &b"{\"a\":"[..]),
+        ("application/xml", &b"\xff"[..]),
+        ("application/vnd.wap.wbxml", b"a"),
+        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", b"a"),
+        ("application/xml; charset=utf-16", b"a"),
+        ("", b"a"),
+        ("application/json", b"{\"a\":"),
         ("text/plain", b"\xff"),
         ("text/plain; charset=latin1", b"a"),
         ("application/octet-stream", b"a"),
