@@ -100,6 +100,9 @@ need_chromium() {
   [ -x /usr/bin/chromium ] || die "there is no /usr/bin/chromium. Name the browser in CHROMIUM, e.g. CHROMIUM=$(command -v chromium) $0"
 }
 
+# nginx, for the tests of what the operators' guide says of it. Debian puts it where not everybody looks.
+need_nginx() { [ -x /usr/sbin/nginx ] || need_packages nginx:nginx-light; }
+
 # has_tool NAME VERSION: it was built here, in that version.
 has_tool() { [ -x "$TOOLS/bin/$1" ] && [ "$(cat "$TOOLS/$1.version" 2>/dev/null)" = "$2" ]; }
 

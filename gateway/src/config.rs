@@ -40,6 +40,11 @@ pub struct GatewayConfig {
     pub origins: Vec<String>,
     /// Serve a public or wildcard address although nobody is authenticated. Default false: such an address is refused.
     pub insecure_public: bool,
+    /// All requests come through a proxy that lets in only those who may do everything, and that says itself, or
+    /// removes, what headers say of proxies. Default false: what comes through one is refused.
+    pub behind_proxy: bool,
+    /// What stands before all paths where clients are. Paths are understood with it and without. Default empty.
+    pub base_path: String,
     /// Largest payload of one message in bytes, at most 3 MiB. Default 1 MiB.
     pub record_bytes_max: usize,
     /// Where the operator console is served: a path that starts and ends with a slash. Default `/console/`.
@@ -115,6 +120,8 @@ impl Default for GatewayConfig {
             hosts: Vec::new(),
             origins: Vec::new(),
             insecure_public: false,
+            behind_proxy: false,
+            base_path: String::new(),
             record_bytes_max: weir_protocol::limits::RECORD_BYTES_DEFAULT,
             console_prefix: "/console/".to_owned(),
             connections_max: 10_000,

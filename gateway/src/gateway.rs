@@ -16,7 +16,7 @@ use weir_transport::{MetricsCollector, Reserved, Side};
 use crate::api::{never_sent, openapi};
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
-use crate::edge::{BodyBudget, Console, Edge, QueueCounts};
+use crate::edge::{BodyBudget, Console, Edge, QueueCounts, check_base};
 use crate::host::is_authority;
 use crate::listener::{self, Door, HANDSHAKE_FAILURES};
 use crate::metrics::{Bounds, BoundsCollector};
@@ -50,6 +50,14 @@ pub enum StartError {
     ConsolePrefix {
         /// The prefix.
         prefix: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Nothing can be served below this path.
+    #[error("--base-path {base:?} is not possible: {reason}")]
+    BasePath {
+        /// The path.
+        base: String,
         /// What is wrong with it.
         reason: &'static str,
     },
@@ -153,6 +161,12 @@ impl Gateway {
         let Surroundings { registry, authenticator, dial, reserved } = around;
         let authenticator = authenticator.unwrap_or_else(|| for_development(&config));
         check(&config, &*authenticator)?;
+        if config.behind_proxy {
+            tracing::warn!(
+                "--behind-proxy: whoever a proxy lets through may do everything here, and is believed what X-Forwarded-Host, \
+                 -Proto and -Prefix say: the proxy must keep others out, and set or remove these headers itself"
+            );
+        }
         let console = console(&config)?;
         let requests = (
             "weir_gateway_requests_total",
@@ -285,6 +299,8 @@ fn check(config: &GatewayConfig, authenticator: &dyn Authenticator) -> Result<()
     if is_public && !config.insecure_public && !authenticator.demands_credentials() {
         return Err(StartError::Public(config.listen));
     }
+    check_base(&config.base_path)
+        .map_err(|reason| StartError::BasePath { base: config.base_path.clone(), reason })?;
     if let Some(host) = config.hosts.iter().find(|host| !is_authority(host)) {
         return Err(StartError::Host(host.clone()));
     }

@@ -81,6 +81,8 @@ error_codes! {
     OriginForbidden = 23, "origin_forbidden", 403, final, "Origin not allowed";
     /// The Host is not a name of this gateway.
     UnknownHost = 24, "unknown_host", 421, final, "Host is not served here";
+    /// It came through a proxy, and this machine is trusted only because it is this machine.
+    ProxyForbidden = 25, "proxy_forbidden", 403, final, "Came through a proxy";
 
     /// No such route.
     RouteNotFound = 30, "route_not_found", 404, final, "No such resource";

@@ -244,6 +244,15 @@ pub(crate) struct EdgeArgs {
     /// Serve an address that other machines can reach although nobody is authenticated [default: false]
     #[arg(long, env = "WEIR_INSECURE_PUBLIC", value_parser = BoolishValueParser::new())]
     pub(crate) insecure_public: bool,
+    /// All requests come through a proxy, which keeps out whoever may not do everything here; what it says in
+    /// X-Forwarded-Host, -Proto and -Prefix is believed, so it must set or remove these. Without this, what comes through
+    /// a proxy is refused [default: false]
+    #[arg(long, env = "WEIR_BEHIND_PROXY", value_parser = BoolishValueParser::new())]
+    pub(crate) behind_proxy: bool,
+    /// Path below which a proxy serves this gateway, as /weir, whether the proxy takes it off or not; X-Forwarded-Prefix
+    /// goes before it with --behind-proxy [default: none]
+    #[arg(long, env = "WEIR_BASE_PATH", default_value = "", hide_default_value = true, value_name = "PATH")]
+    pub(crate) base_path: String,
     /// Name that clients may address this gateway by, besides localhost and the listening address; repeatable, or
     /// separated by commas [default: none]
     #[arg(

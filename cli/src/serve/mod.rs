@@ -114,6 +114,8 @@ fn gateway_config(args: &args::EdgeArgs, prices: &prices::PriceArgs, storage: St
         listen: args.listen,
         storage,
         insecure_public: args.insecure_public,
+        behind_proxy: args.behind_proxy,
+        base_path: args.base_path.clone(),
         hosts: args.host_names.clone(),
         origins: args.origins.clone(),
         console_prefix: args.console_prefix.clone(),

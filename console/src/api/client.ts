@@ -106,8 +106,16 @@ async function problemOf(response: Response, method: string): Promise<Problem> {
   };
 }
 
-/** Where the API is, without a slash at the end. The console may live under a prefix; the API never does. */
-export const origin = () => location.origin;
+/**
+ * Where the API is, without a slash at the end. The console may live under a prefix of its own; what stands before that
+ * and the API alike, where a proxy has both below a path, the gateway wrote into the page.
+ */
+export const origin = () => location.origin + below();
+
+const below = () =>
+  typeof document === 'undefined'
+    ? ''
+    : (document.querySelector<HTMLMetaElement>('meta[name="weir-api"]')?.content ?? '');
 
 export const api = createClient<paths>({ baseUrl: origin(), fetch: (request) => ask(request) });
 

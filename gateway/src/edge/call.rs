@@ -79,7 +79,9 @@ pub(super) struct Call {
     pub(super) edge: Arc<Edge>,
     pub(super) route: Route,
     pub(super) principal: Principal,
-    /// As it was requested, for links.
+    /// What stands before all paths where the client is.
+    pub(super) base: String,
+    /// As the client requested it, for links.
     pub(super) path: String,
     /// What stands behind its `?`, as it came.
     pub(super) query: String,
@@ -94,20 +96,21 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// A request that `principal` may make. It came at this time, and is named so.
+    /// A request that `principal` may make. It came at this time, is named so, and stands below this base.
     pub(super) fn new(
         edge: Arc<Edge>,
         route: Route,
         principal: Principal,
         head: Parts,
         body: Body,
-        (received, request_id): (Instant, Ulid),
+        (received, request_id, base): (Instant, Ulid, String),
     ) -> Self {
         Self {
             edge,
             route,
             principal,
-            path: head.uri.path().to_owned(),
+            path: [&base, head.uri.path()].concat(),
+            base,
             query: head.uri.query().unwrap_or_default().to_owned(),
             headers: head.headers,
             received,

@@ -189,12 +189,12 @@ fn tail_tag(published: &Published, part: &PublishedPart, tail: u64) -> String {
 }
 
 /// Adds where one batch went.
-pub(super) fn add_place(published: &Published, part: &PublishedPart, headers: &mut HeaderMap) {
+pub(super) fn add_place(base: &str, published: &Published, part: &PublishedPart, headers: &mut HeaderMap) {
     let Some(placed) = part.outcome.as_ref().ok().and_then(|confirmed| confirmed.placed) else { return };
     let (path, partition) = (&published.topic.path, part.partition);
     let next = placed.base_offset + u64::from(placed.count);
     let location = format!(
-        "/v1/ns/{}/topics/{}/messages/{partition}/{}",
+        "{base}/v1/ns/{}/topics/{}/messages/{partition}/{}",
         path.namespace, path.topic, placed.base_offset
     );
     let tag = tail_tag(published, part, next);

@@ -20,6 +20,7 @@ use weir_protocol::error::ErrorCode;
 
 use super::accept::weight;
 use super::answer::empty;
+use super::proxy::{HIDES, check_path};
 use crate::api::Problem;
 
 /// `console/dist`. A release build embeds it; a debug build reads it when asked, so that the console can be
@@ -31,11 +32,12 @@ struct Files;
 
 /// What `npm run build` leaves in `index.html` to be replaced.
 const BUILT_BASE: &str = r#"<base href="/console/" />"#;
+const BUILT_API: &str = r#"<meta name="weir-api" content="" />"#;
 const BUILT_NONCE: &str = "__CSP_NONCE__";
 const PLACEHOLDER: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Weir</title>\
     <h1>The console is not part of this build</h1><p>Run <code>npm ci &amp;&amp; npm run build</code> in \
-    <code>console/</code> and build <code>weir</code> again. The API is there all the same: \
-    <a href=\"/openapi.json\">/openapi.json</a></html>";
+    <code>console/</code> and build <code>weir</code> again. The API is there all the same: see \
+    <code>/openapi.json</code>.</html>";
 
 /// The content of a file of the console, by its path below the prefix.
 type Find = fn(&str) -> Option<Cow<'static, [u8]>>;
@@ -57,32 +59,30 @@ impl Console {
     }
 
     fn of(prefix: &str, find: Find) -> Result<Self, &'static str> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/._~-".contains(&byte);
         if prefix.len() < 3 || !prefix.starts_with('/') || !prefix.ends_with('/') || prefix.contains("//") {
             return Err("it must start and end with a slash and name something, like /console/");
         }
-        if !prefix.bytes().all(allowed) || prefix.split('/').any(|part| part == "." || part == "..") {
-            return Err("it may hold letters, digits and . _ ~ - only, in parts other than . and ..");
-        }
+        check_path(prefix)?;
         if prefix.starts_with("/v1/") {
-            return Err("it would hide the API");
+            return Err(HIDES);
         }
         Ok(Self { prefix: prefix.to_owned(), find })
     }
 
-    /// Answers requests below the prefix, and sends browsers there; `None` for all others.
+    /// Answers requests below the prefix, and sends browsers there; `None` for all others. `base` is what stands
+    /// before all paths where the client is.
     pub(super) fn answer(
         &self,
         method: &Method,
-        path: &str,
+        (base, path): (&str, &str),
         headers: &HeaderMap,
     ) -> Option<Result<Response, Problem>> {
         if path == self.prefix.trim_end_matches('/') {
-            return Some(Ok(self.redirect(StatusCode::PERMANENT_REDIRECT)));
+            return Some(Ok(self.redirect(base, StatusCode::PERMANENT_REDIRECT)));
         }
         // Who types the address of the gateway into a browser looks for this.
         if path == "/" && *method == Method::GET && wants_html(headers) {
-            return Some(Ok(self.redirect(StatusCode::TEMPORARY_REDIRECT)));
+            return Some(Ok(self.redirect(base, StatusCode::TEMPORARY_REDIRECT)));
         }
         let rest = path.strip_prefix(&self.prefix)?;
         if !matches!(*method, Method::GET | Method::HEAD) {
@@ -101,27 +101,28 @@ impl Console {
             let detail = format!("the console has no {rest}");
             return Some(Err(Problem::new(ErrorCode::RouteNotFound, detail)));
         }
-        Some(Ok(self.page()))
+        Some(Ok(self.page(base)))
     }
 
-    fn redirect(&self, status: StatusCode) -> Response {
+    fn redirect(&self, base: &str, status: StatusCode) -> Response {
         let mut response = empty(status);
-        if let Ok(location) = HeaderValue::from_str(&self.prefix) {
+        if let Ok(location) = HeaderValue::try_from(format!("{base}{}", self.prefix)) {
             response.headers_mut().insert(LOCATION, location);
         }
         response
     }
 
     /// `index.html`, for every address that is a view of the console.
-    fn page(&self) -> Response {
+    fn page(&self, base: &str) -> Response {
         let nonce = STANDARD.encode(rand::random::<[u8; 16]>());
         let index = (self.find)("index.html");
         let built = index.as_ref().and_then(|file| std::str::from_utf8(file).ok());
         let html = built.map_or_else(
             || PLACEHOLDER.to_owned(),
             |html| {
-                let base = format!("<base href=\"{}\" />", self.prefix);
-                html.replacen(BUILT_BASE, &base, 1).replace(BUILT_NONCE, &nonce)
+                let href = format!("<base href=\"{base}{}\" />", self.prefix);
+                let api = format!("<meta name=\"weir-api\" content=\"{base}\" />");
+                html.replacen(BUILT_BASE, &href, 1).replacen(BUILT_API, &api, 1).replace(BUILT_NONCE, &nonce)
             },
         );
         let policy = format!(
@@ -194,7 +195,7 @@ mod tests {
     use super::*;
 
     fn get(console: &Console, path: &str) -> Option<Result<Response, Problem>> {
-        console.answer(&Method::GET, path, &HeaderMap::new())
+        console.answer(&Method::GET, ("", path), &HeaderMap::new())
     }
 
     async fn text(response: Response) -> String {
@@ -236,7 +237,7 @@ mod tests {
         {
             let mut takes_all = HeaderMap::new();
             takes_all.insert(ACCEPT_ENCODING, HeaderValue::from_static("br, gzip"));
-            let response = console.answer(&Method::GET, path, &takes_all).unwrap().unwrap();
+            let response = console.answer(&Method::GET, ("", path), &takes_all).unwrap().unwrap();
             assert_eq!(response.status(), 200);
             assert_eq!(response.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
             assert_eq!(response.headers()[CACHE_CONTROL], "no-cache, private");
@@ -252,6 +253,17 @@ mod tests {
             nonces.insert(nonce.to_owned());
         }
         assert_eq!(nonces.len(), 3, "each is used once");
+    }
+
+    #[tokio::test]
+    async fn behind_a_proxy_the_page_knows_where_it_is_and_where_the_api_is() {
+        let console = Console::of("/console/", built).unwrap();
+        let below = |path| console.answer(&Method::GET, ("/weir", path), &HeaderMap::new()).unwrap().unwrap();
+        assert_eq!(below("/console").headers()[LOCATION], "/weir/console/");
+        let html = text(below("/console/ns/default")).await;
+        for told in [r#"<base href="/weir/console/" />"#, r#"<meta name="weir-api" content="/weir" />"#] {
+            assert!(html.contains(told), "{html}");
+        }
     }
 
     #[tokio::test]
@@ -275,7 +287,7 @@ mod tests {
             ("/console/assets/new-1a2b3c4d.css", "br, gzip", None, "only plain"),
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(taken))]);
-            let response = console.answer(&Method::GET, path, &headers).unwrap().unwrap();
+            let response = console.answer(&Method::GET, ("", path), &headers).unwrap().unwrap();
             let header = |name| response.headers().get(name).map(|value| value.to_str().unwrap());
             assert_eq!(header(CONTENT_ENCODING), encoding, "{path} for {taken}");
             assert_eq!(header(VARY), Some("Accept-Encoding"));
@@ -297,10 +309,10 @@ mod tests {
             assert!(get(&console, path).is_none(), "{path}");
         }
         let browser = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/html, */*;q=0.8"))]);
-        let shown = console.answer(&Method::GET, "/", &browser).unwrap().unwrap();
+        let shown = console.answer(&Method::GET, ("", "/"), &browser).unwrap().unwrap();
         assert_eq!(shown.status(), StatusCode::TEMPORARY_REDIRECT);
         assert_eq!(shown.headers()[LOCATION], "/console/");
-        assert!(console.answer(&Method::POST, "/", &browser).is_none());
+        assert!(console.answer(&Method::POST, ("", "/"), &browser).is_none());
         let redirect = get(&console, "/console").unwrap().unwrap();
         assert_eq!(
             (redirect.status(), &redirect.headers()[LOCATION]),
@@ -312,7 +324,7 @@ mod tests {
     fn assets_of_another_build_and_writes_are_refused() {
         let console = Console::new("/console/").unwrap();
         assert_eq!(get(&console, "/console/assets/gone-12345678.js").unwrap().unwrap_err().status, 404);
-        let post = console.answer(&Method::POST, "/console/", &HeaderMap::new()).unwrap();
+        let post = console.answer(&Method::POST, ("", "/console/"), &HeaderMap::new()).unwrap();
         assert_eq!(post.unwrap_err().status, 405);
     }
 

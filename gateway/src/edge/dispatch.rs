@@ -22,8 +22,8 @@ use super::answer::{empty, json, with_type};
 use super::call::{Call, Edge, UNROUTED, permitted};
 use super::route::Route;
 use super::{
-    confirm, events, forks, namespaces, operate, origin, publish, queues, read, receipts, removal, repeated,
-    subscriptions, topics,
+    confirm, events, forks, namespaces, operate, origin, proxy, publish, queues, read, receipts, removal,
+    repeated, subscriptions, topics,
 };
 use crate::api::operations::{PUBLIC, Target};
 use crate::api::{Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX, Service};
@@ -36,24 +36,28 @@ const READY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 /// Answers one request.
 pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>) -> Response {
     let received = Instant::now();
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let request_id = Ulid::new();
     let is_head = head.method == Method::HEAD;
     // Cheap checks first: only a request for this gateway may make it ask storage for its origin.
     let checked = check_headers(&head.headers)
         .and_then(|()| check_transfer(&head.headers))
         .and_then(|()| repeated::check(&head.headers))
-        .and_then(|()| origin::check_host(&edge.config, &head.uri, &head.headers));
+        .and_then(|()| origin::check_host(&edge.config, &head.uri, &head.headers))
+        .and_then(|()| proxy::base(&edge.config, &head.headers));
     let origin = match checked {
-        Ok(()) => known_origin(&edge, &head).await,
+        Ok(base) => {
+            proxy::take_off(&base, &mut head.uri);
+            known_origin(&edge, &head).await.map(|()| base)
+        }
         Err(problem) => Err(problem),
     };
     // Whose origin is refused learns nothing from the answer but its status.
     let reader = head.headers.get(http::header::ORIGIN).filter(|_| origin.is_ok()).cloned();
     let (operation, result) = match origin {
-        Ok(()) => {
-            let served =
-                AssertUnwindSafe(serve(&edge, peer, head, body, (received, request_id))).catch_unwind().await;
+        Ok(base) => {
+            let told = (received, request_id, base);
+            let served = AssertUnwindSafe(serve(&edge, peer, head, body, told)).catch_unwind().await;
             served.unwrap_or_else(|_| (UNROUTED, Err(panicked())))
         }
         Err(problem) => (UNROUTED, Err(problem)),
@@ -67,12 +71,12 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     if status == StatusCode::TOO_MANY_REQUESTS {
         confirm::add_budget(&edge, headers);
     }
+    // Without a word a cache may keep an answer for as long as it likes (RFC 9111, section 4.2.2).
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     // Also of who names none: a browser may keep it for a page of another origin.
     headers.append(VARY, HeaderValue::from_static("Origin"));
     if let Some(reader) = reader {
         origin::add_cors(reader, headers);
-    // Without a word a cache may keep an answer for as long as it likes (RFC 9111, section 4.2.2).
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
     edge.count(operation, status);
     if is_head {
@@ -86,14 +90,14 @@ async fn serve(
     peer: IpAddr,
     head: http::request::Parts,
     body: Body,
-    (received, request_id): (Instant, Ulid),
+    (received, request_id, base): (Instant, Ulid, String),
 ) -> (&'static str, Result<Response, Problem>) {
     if head.method == Method::OPTIONS {
         let mut response = empty(StatusCode::NO_CONTENT);
         origin::preflight(&head.headers, response.headers_mut());
         return ("preflight", Ok(response));
     }
-    if let Some(answer) = edge.console.answer(&head.method, head.uri.path(), &head.headers) {
+    if let Some(answer) = edge.console.answer(&head.method, (&base, head.uri.path()), &head.headers) {
         return ("console", answer);
     }
     let route = match Route::find(&head.method, &head.uri) {
@@ -101,14 +105,14 @@ async fn serve(
         Err(problem) => return (UNROUTED, Err(problem)),
     };
     let id = route.operation.id;
-    let principal = match known(edge, peer, &head.headers, &route) {
+    let principal = match known(edge, peer, &head, &route) {
         Ok(principal) => principal,
         Err(problem) => return (id, Err(problem)),
     };
     if id == "openWebSocket" {
         return (id, open_websocket(edge, peer, head, principal));
     }
-    let call = Call::new(Arc::clone(edge), route, principal, head, body, (received, request_id));
+    let call = Call::new(Arc::clone(edge), route, principal, head, body, (received, request_id, base));
     (id, run(id, call).await)
 }
 
@@ -153,11 +157,17 @@ fn sent_origin(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Who asks, and that it may.
-fn known(edge: &Edge, peer: IpAddr, headers: &HeaderMap, route: &Route) -> Result<Principal, Problem> {
+fn known(
+    edge: &Edge,
+    peer: IpAddr,
+    head: &http::request::Parts,
+    route: &Route,
+) -> Result<Principal, Problem> {
     if PUBLIC.iter().any(|operation| operation.id == route.operation.id) {
         return Ok(Principal::with_grants(Name::default_name(), Vec::new()));
     }
-    let credentials = Credentials { peer, headers, token: None };
+    proxy::check(edge, head.version, &head.headers)?;
+    let credentials = Credentials { peer, headers: &head.headers, token: None };
     let principal = edge
         .authenticator
         .authenticate(&credentials)

@@ -10,6 +10,7 @@
 //!   confirm    what requests and answers say of confirms      encoding  compressed payloads
 //!   repeated   headers that come twice                        accept    the form that a client wants
 //!   attribute  attributes of CloudEvents in headers           position  offsets and times in bodies
+//!   proxy      what proxies say, and below which path clients are
 //!   mismatch   in what something that exists differs from what was asked for
 //! ```
 //!
@@ -40,6 +41,7 @@ mod operate;
 mod origin;
 mod outputs;
 mod position;
+mod proxy;
 mod publish;
 mod queues;
 mod read;
@@ -56,3 +58,4 @@ pub(crate) use call::Edge;
 pub(crate) use console::Console;
 pub(crate) use counts::QueueCounts;
 pub(crate) use dispatch::handle;
+pub(crate) use proxy::check_base;

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Uri};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
 
+use super::proxy;
 use crate::api::Problem;
 use crate::config::GatewayConfig;
 use crate::host::host_name;
@@ -45,8 +46,21 @@ const EXPOSED: &str = "Next-Offset, Up-To-Date, Closed, Cursor, Link, Confirm-Le
 
 /// Refuses hosts that are not this gateway's: a page must not reach it under another name (DNS rebinding).
 pub(super) fn check_host(config: &GatewayConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    if uri.authority().is_none() && !headers.contains_key(HOST) {
+        return Err(Problem::invalid_header("Host", "missing: every request names whom it asks"));
+    }
+    check_own(config, host(uri, headers).unwrap_or_default())?;
+    // Not instead: what a page that reached the gateway under another name says of itself counts for nothing.
+    proxy::host(config, headers).map_or(Ok(()), |asked| check_own(config, asked))
+}
+
+/// HTTP/2 names the host in the request target, HTTP/1.1 in a header.
+fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let host = uri.authority().map(http::uri::Authority::as_str);
-    let host = host.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
+    host.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()))
+}
+
+fn check_own(config: &GatewayConfig, host: &str) -> Result<(), Problem> {
     let name = &host_name(host);
     let is_listened_on = || {
         let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
@@ -69,12 +83,12 @@ pub(super) fn check_origin(config: &GatewayConfig, uri: &Uri, headers: &HeaderMa
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let text = origin.to_str().unwrap_or_default();
     let (scheme, authority) = text.split_once("://").unwrap_or_default();
-    // HTTP/2 names the host in the request target, HTTP/1.1 in a header.
-    let host = uri.authority().map(http::uri::Authority::as_str);
-    let host = host.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()));
+    let host = proxy::host(config, headers).or_else(|| host(uri, headers));
     let own_scheme = if config.tls.is_some() { "https" } else { "http" };
+    let own_scheme = proxy::scheme(config, headers).unwrap_or(own_scheme);
     let same = scheme == own_scheme && host.is_some_and(|host| host.eq_ignore_ascii_case(authority));
-    let local = !config.insecure_public && is_local(&host_name(authority));
+    // Behind a proxy a browser's own machine is another one.
+    let local = !config.insecure_public && !config.behind_proxy && is_local(&host_name(authority));
     if same || local || config.origins.iter().any(|allowed| allowed == text) {
         return Ok(());
     }
@@ -152,6 +166,7 @@ mod tests {
             ("evil.example", false),
             ("localhost.evil.example", false),
             ("", false),
+            ("mq.example", false),
         ] {
             assert_eq!(check_host(&config, &uri, &headers(HOST, host)).is_ok(), ok, "{host}");
         }
@@ -175,6 +190,32 @@ mod tests {
         ] {
             assert_eq!(check_origin(&public, &http2, &headers(ORIGIN, origin)).is_ok(), ok, "{origin}");
         }
+    }
+
+    #[test]
+    fn behind_a_proxy_the_page_that_it_serves_is_the_gateways_own() {
+        let hosts = vec!["mq.example".to_owned()];
+        let config = GatewayConfig { behind_proxy: true, hosts, ..GatewayConfig::default() };
+        let uri: Uri = "/".parse().unwrap();
+        let asked = |origin: &str, forwarded: &str| {
+            let pairs = [
+                ("host", "127.0.0.1:8080"),
+                ("origin", origin),
+                ("x-forwarded-host", forwarded),
+                ("x-forwarded-proto", "https"),
+            ];
+            let pairs =
+                pairs.map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
+            let headers = HeaderMap::from_iter(pairs);
+            let host = check_host(&config, &uri, &headers).is_ok();
+            (host, check_origin(&config, &uri, &headers).is_ok())
+        };
+        assert_eq!(asked("https://mq.example", "mq.example"), (true, true));
+        assert_eq!(asked("http://mq.example", "mq.example"), (true, false), "another scheme");
+        assert_eq!(asked("http://localhost:3000", "mq.example"), (true, false), "a visitor's own machine");
+        assert_eq!(asked("https://evil.example", "evil.example"), (false, true), "not served here");
+        let none = check_host(&config, &uri, &HeaderMap::new()).unwrap_err();
+        assert_eq!((none.status, none.field.as_deref()), (400, Some("host")));
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
     };
     let headers = response.headers_mut();
     confirm::add_headers(&call.edge, &published, headers);
-    confirm::add_place(&published, part, headers);
+    confirm::add_place(&call.base, &published, part, headers);
     if is_keyed && is_duplicate {
         headers.insert("idempotency-replayed", http::HeaderValue::from_static("true"));
     }
@@ -160,7 +160,7 @@ fn answer(call: &Call, published: &Published) -> Result<Response, Problem> {
     };
     confirm::add_headers(&call.edge, published, response.headers_mut());
     if let [only] = &published.parts[..] {
-        confirm::add_place(published, only, response.headers_mut());
+        confirm::add_place(&call.base, published, only, response.headers_mut());
     }
     Ok(response)
 }
