@@ -9,8 +9,11 @@ use weir_protocol::rpc::Refusal;
 
 /// Pieces of work that wait at most; who has more waits to hand it over.
 const WAITING_MAX: usize = 4;
-/// How much the thread gives way: with Linux's weights somebody at the usual 0 gets nine times its share.
+/// How much more than the process the thread gives way: with Linux's weights the others get nine times its share.
 const NICE: i32 = 10;
+/// There is nothing below it.
+#[cfg(target_os = "linux")]
+const NICE_MAX: i32 = 19;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -81,9 +84,17 @@ impl Drop for Background {
 /// Where that is refused it goes on as it was.
 fn give_way() {
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+    if let Err(error) = rustix::process::getpriority_process(None)
+        // Whoever gave the process another priority meant its work as well: ours is below that, never above.
+        .and_then(|found| rustix::process::setpriority_process(None, lowered(found)))
+    {
         tracing::info!(%error, "background work keeps its priority");
     }
+}
+
+#[cfg(target_os = "linux")]
+fn lowered(found: i32) -> i32 {
+    found.saturating_add(NICE).min(NICE_MAX)
 }
 
 #[cfg(test)]
@@ -102,9 +113,22 @@ mod tests {
     async fn it_gives_way_and_nobody_else_does() {
         let before = nice();
         let background = Background::start().unwrap();
-        assert_eq!(background.run(nice).await.unwrap(), NICE.max(before));
+        assert_eq!(background.run(nice).await.unwrap(), lowered(before));
         let shared = tokio::task::spawn_blocking(nice).await.unwrap();
         assert_eq!((nice(), shared), (before, before));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn it_gives_way_to_its_own_process_whatever_that_gives_way_to() {
+        // Of a process that root began with `nice -n 12`, and of one that may not be lowered any more.
+        assert_eq!([-5, 0, 12, 19].map(lowered), [5, 10, 19, 19]);
+        let lower = std::thread::spawn(|| {
+            rustix::process::setpriority_process(None, 12).unwrap();
+            give_way();
+            nice()
+        });
+        assert_eq!(lower.join().unwrap(), 19);
     }
 
     #[tokio::test]
