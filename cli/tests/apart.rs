@@ -148,6 +148,10 @@ fn an_address_that_others_can_reach_needs_a_secret_and_says_so() {
     for (arguments, expected) in [
         (&["node", "--listen", "192.0.2.1:7070"][..], "--cluster-secret"),
         (&["node", "--listen", "0.0.0.0:7070", "--insecure-public"], "name one that they can reach"),
+        (
+            &["node", "--listen", "0.0.0.0:7070", "--insecure-public", "--advertise", "nowhere"],
+            "a host and a port",
+        ),
         (&["node", "--admin", "192.0.2.1:7071"], "metrics have no authentication"),
         (&["gateway", "--listen", "0.0.0.0:0"], "--insecure-public"),
     ] {
@@ -159,4 +163,19 @@ fn an_address_that_others_can_reach_needs_a_secret_and_says_so() {
         assert!(!output.status.success() && said.contains(expected), "{arguments:?}: {said}");
         assert!(!dir.path().join("weir-data").exists(), "no data was touched");
     }
+}
+
+#[test]
+fn a_node_that_listens_everywhere_is_found_where_it_says() {
+    let dir = scratch();
+    let port = ports::own().port();
+    let told = format!("localhost:{port}");
+    let running = node(dir.path(), &format!("0.0.0.0:{port}"), &["--insecure-public", "--advertise", &told]);
+    let log = std::fs::read_to_string(&running.log).unwrap();
+    assert!(log.contains(&format!("weir gateway --node {told}")), "{log}");
+    let (_gateway, address) = gateway(dir.path(), &format!("127.0.0.1:{port}"), &[]);
+    until_ready(&address);
+    let mut http = Connection::open(&address).unwrap();
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{\"partitions\":1}").unwrap().status, 201);
+    assert_eq!(publish(&mut http, 0), 201);
 }

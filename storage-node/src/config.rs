@@ -83,6 +83,8 @@ pub struct NodeConfig {
     pub data_dir: PathBuf,
     /// Where gateways connect. Default `127.0.0.1:0`, a free port.
     pub listen: SocketAddr,
+    /// What gateways are told to connect to, `host:port`. Default: where it listens.
+    pub advertise: Option<String>,
     /// Secret that gateways must present. Default none: it is not asked for.
     #[serde(skip)]
     pub credential: Option<Secret>,
@@ -160,6 +162,7 @@ impl Default for NodeConfig {
         Self {
             data_dir: PathBuf::from("./weir-data"),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            advertise: None,
             credential: None,
             data_shards: 4,
             auto_create: false,

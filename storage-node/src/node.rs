@@ -222,7 +222,7 @@ impl Node {
         let refused = |source| StartError::Listen { addr: config.listen, source };
         let socket = socket.listen().map_err(refused)?;
         let addr = socket.local_addr().map_err(refused)?;
-        service.address = addr.to_string();
+        service.address = config.advertise.clone().unwrap_or_else(|| addr.to_string());
         let service = Arc::new(service);
         let credential = config.credential.map(|secret| secret.0.into());
         let server = ServerConfig { credential, ..ServerConfig::new(addr, identity) };
@@ -448,7 +448,7 @@ async fn ensure_default_namespace(service: &NodeService, auto_create: bool) -> R
     if !service.shards[&ShardId::META].state.read().topics().list_namespaces(&one).namespaces.is_empty() {
         return Ok(());
     }
-    let namespace = Namespace { tenant, name, auto_create, cors_origins: Vec::new(), version: 0 };
+    let namespace = Namespace { tenant, name, auto_create, ..Namespace::default() };
     ensure(service, Change::PutNamespace(PutNamespace { namespace, expected_version: Some(0) })).await
 }
 

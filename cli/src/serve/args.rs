@@ -383,9 +383,14 @@ pub(crate) struct NodeArgs {
     /// What the object store charges.
     #[command(flatten)]
     pub(crate) prices: PriceArgs,
-    /// Where gateways connect, an address that they can reach; port 0 takes a free one
+    /// Where the node listens for gateways; unless --advertise says otherwise, an address that they can reach. Port 0 takes
+    /// a free one
     #[arg(long, env = "WEIR_NODE_LISTEN", default_value = "127.0.0.1:7070", value_name = "ADDR", value_parser = address)]
     pub(crate) listen: SocketAddr,
+    /// What gateways are told to connect to, where that is not --listen: a host and a port that they can reach
+    /// [default: --listen]
+    #[arg(long, env = "WEIR_NODE_ADVERTISE", value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub(crate) advertise: Option<String>,
     /// Where /healthz, /readyz and /metrics are served, over HTTP; port 0 takes a free one
     #[arg(long, env = "WEIR_NODE_ADMIN", default_value = "127.0.0.1:7071", value_name = "ADDR", value_parser = address)]
     pub(crate) admin: SocketAddr,
@@ -417,8 +422,9 @@ impl NodeArgs {
     fn check_listen(&self) -> anyhow::Result<()> {
         let listen = self.listen;
         anyhow::ensure!(
-            !listen.ip().is_unspecified(),
-            "--listen is {listen}: gateways are told this address, so name one that they can reach"
+            !listen.ip().is_unspecified() || self.advertise.is_some(),
+            "--listen is {listen}: gateways are told this address, so name one that they can reach, here or with \
+             --advertise"
         );
         anyhow::ensure!(
             listen.ip().is_loopback() || self.cluster_secret.is_some() || self.insecure_public,

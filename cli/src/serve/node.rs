@@ -17,6 +17,7 @@ pub(crate) async fn run(args: NodeArgs) -> anyhow::Result<()> {
     let (storage_prices, price_currency) = args.prices.for_node();
     let config = NodeConfig {
         listen,
+        advertise: args.advertise.clone(),
         auto_create,
         credential,
         storage_prices,
@@ -30,11 +31,12 @@ pub(crate) async fn run(args: NodeArgs) -> anyhow::Result<()> {
     limits::log_node(node.limits());
     let mut node_stops = node.stopping();
     let (nodes, operators) = (node.local_addr(), admin.local_addr()?);
+    let told = args.advertise.clone().unwrap_or_else(|| nodes.to_string());
     let admin = admin.serve(registry, node.stopping());
     ready(args.ready_file.as_deref(), &format!("{nodes}\n{operators}\n"))?;
     output::note(format_args!(
         "A storage node is running, data in {}\n\n  \
-         gateways       weir gateway --node {nodes}\n  \
+         gateways       weir gateway --node {told}\n  \
          metrics        http://{operators}/metrics\n\n\
          Stop with Ctrl-C.",
         args.store.data_dir.display(),
