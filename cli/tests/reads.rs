@@ -401,3 +401,39 @@ fn who_waits_on_thousands_of_partitions_keeps_nobody_from_publishing() {
         (413, &json!("too_large"), &json!(4096))
     );
 }
+
+#[test]
+fn a_page_that_waits_for_a_time_to_come_has_no_message_from_before_it() {
+    let (_dir, product, mut http) = start(&[]);
+    for partitions in [1, 3] {
+        let topic = format!("t{partitions}");
+        let config = json!({"partitions": partitions}).to_string();
+        assert_eq!(
+            http.request(&format!("PUT /v1/topics/{topic}"), &[], config.as_bytes()).unwrap().status,
+            201
+        );
+        let post = format!("POST /v1/topics/{topic}/messages");
+        let publish =
+            |http: &mut Connection| http.request(&post, &[], b"x").unwrap().json()["ts"].as_u64().unwrap();
+        let first = publish(&mut http);
+        let wanted = first + 1_000;
+        let mut waiting = Connection::open(&product.address).unwrap();
+        let line = format!("GET /v1/topics/{topic}/messages?from=ts:{wanted}&wait=20");
+        let waiting = std::thread::spawn(move || waiting.request(&line, &[], b"").unwrap());
+        // Some before the time, and then one that is not.
+        let mut early = 0;
+        while publish(&mut http) < wanted {
+            early += 1;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(early > 3, "{early} messages from before it came while it waited");
+        let page = waiting.join().unwrap();
+        assert_eq!(page.status, 200, "{}", page.text());
+        let page = page.json();
+        let found = page["messages"].as_array().unwrap();
+        assert!(
+            !found.is_empty() && found.iter().all(|it| it["ts"].as_u64() >= Some(wanted)),
+            "{wanted}: {page}"
+        );
+    }
+}

@@ -77,6 +77,11 @@ async fn read_once(
     let bounds = loop {
         let changed = reader.changed.notified();
         let bounds = reader.bounds()?;
+        // Where a time is may be known only when a message has come that is not older.
+        if is_of_time(&request.from) && read.records == 0 && read.next == from {
+            from = reader.resolve(request.from, true)?;
+            read.next = from;
+        }
         let end = until.map_or(bounds.end, |until| until.min(bounds.end));
         if read.next < end {
             match search.step(&reader, filter.as_ref(), read.next..end).await {
@@ -114,6 +119,10 @@ async fn read_once(
         }
     };
     Ok((answer_of(bounds, from, &read), read))
+}
+
+fn is_of_time(position: &Position) -> bool {
+    matches!(position.at, Some(At::TimestampMs(_)))
 }
 
 fn answer_of(bounds: Bounds, from: Offset, read: &ReadBatches) -> ReadAnswer {

@@ -171,7 +171,11 @@ impl Reader {
         let share = Share { wait: read.wait, ..share };
         let mut waiting = UnderWay::default();
         for (place, answer) in answers.iter().enumerate() {
-            let start = At::Offset(answer.edge.next.0);
+            // Where a time is may be known only when a message has come that is not older.
+            let start = match read.from {
+                StartAt::Timestamp(ts) if answer.edge.next == answer.edge.from => At::TimestampMs(ts.0),
+                _ => At::Offset(answer.edge.next.0),
+            };
             let partition = answer.edge.partition;
             waiting.push(async move {
                 let answer = self.read_partition(topic, partition, start, read, share, deadline).await;
