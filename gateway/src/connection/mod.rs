@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use axum::BoxError;
 use axum::body::Body;
+use futures_util::TryFutureExt as _;
 use futures_util::future::Either;
-use futures_util::{FutureExt as _, TryFutureExt as _};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::rt;
@@ -30,10 +30,12 @@ use crate::api::{Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX};
 use crate::config::ClientLimits;
 use crate::edge::{Edge, handle};
 use exchanges::{Answer, Exchanges, Left, Watched};
+use lent::{Home, Lent};
 use taking::{Streams, Taken, Taking};
 use whole::Whole;
 
 mod exchanges;
+mod lent;
 mod taking;
 mod whole;
 
@@ -214,6 +216,7 @@ fn service<S: Send + 'static>(
 + Send
 + 'static {
     let (edge, exchanges) = (Arc::clone(edge), Arc::clone(exchanges));
+    let home = Arc::<Home>::default();
     ServiceBuilder::new()
         .layer(SetResponseHeaderLayer::overriding(NO_SNIFFING.0, NO_SNIFFING.1))
         .layer(SetResponseHeaderLayer::overriding(NO_EMBEDDING.0, NO_EMBEDDING.1))
@@ -222,16 +225,30 @@ fn service<S: Send + 'static>(
             let exchanges = Arc::clone(&exchanges);
             // In HTTP/2 alone.
             let taking = request.extensions_mut().remove::<Arc<Taking>>();
-            let body = |body| if taking.is_some() { Body::new(Whole(body)) } else { Body::new(body) };
+            let body = |body: Incoming| match &taking {
+                Some(_) => Body::new(Whole(body)),
+                None if body.is_end_stream() => Body::empty(),
+                None => Body::new(Lent::new(body, &home)),
+            };
+            let has_asked = request.headers().contains_key(http::header::EXPECT);
             // With memory of its own: a connection has none for a request while there is none.
             let handled = Box::pin(handle(Arc::clone(&edge), peer, request.map(body)));
-            handled.map(|response| {
+            let home = Arc::clone(&home);
+            async move {
+                let mut response = handled.await;
+                if let Some(unread) = home.unread()
+                    && !Box::pin(unread.is_taken(has_asked)).await
+                {
+                    response
+                        .headers_mut()
+                        .insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+                }
                 let taken = |body| match taking {
                     Some(taking) => Body::new(Taken::new(body, taking)),
                     None => body,
                 };
                 Ok(exchanges.answer(response.map(taken)))
-            })
+            }
         })
 }
 
