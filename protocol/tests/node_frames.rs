@@ -43,6 +43,7 @@ fn answer() -> PublishAnswer {
         term: 4,
         is_final: true,
         duplicate: false,
+        last_seq: None,
     };
     let result = PublishResult { placed: Some(placed), refused: None };
     let stages = Stages {

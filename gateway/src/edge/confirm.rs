@@ -18,7 +18,9 @@ use super::conditions::{Condition, Tails, if_match_tail, if_none_match};
 use super::repeated;
 use crate::api::{CONFIRM_DEADLINE_MS_MAX, Problem};
 use crate::service::ServiceError;
-use crate::service::publish::{Expected, Producer, Publish, Published, PublishedPart, Timing};
+use crate::service::publish::{
+    Expected, Producer, Publish, Published, PublishedPart, Timing, is_old_duplicate,
+};
 
 /// Reads what a single message and a batch have in common into `publish`.
 pub(super) fn options(call: &Call, publish: &mut Publish) -> Result<(), Problem> {
@@ -139,14 +141,19 @@ pub(super) fn minimal(status: StatusCode) -> Response {
     response
 }
 
-/// Adds the producer's epoch and the last of its numbers that this publish settled, once there is something to tell.
+/// Adds the producer's epoch and the highest of its numbers that was accepted, once there is something to tell. Of a
+/// repeat that is not its own last: whoever goes on behind it may not use numbers twice.
 pub(super) fn add_producer(published: &Published, producer: &Producer, headers: &mut HeaderMap) {
     if published.level == Level::None {
         return;
     }
-    let last = producer.seq.0 + u64::from(published.records).saturating_sub(1);
+    let own = producer.seq.0 + u64::from(published.records).saturating_sub(1);
+    let known = published.parts.iter().filter_map(|part| match &part.outcome {
+        Ok(confirmed) => confirmed.placed?.last_seq,
+        Err(failure) => failure.refusal().last_seq.filter(|_| is_old_duplicate(failure)),
+    });
     headers.insert("producer-epoch", producer.epoch.0.into());
-    headers.insert("producer-seq", last.into());
+    headers.insert("producer-seq", known.fold(own, u64::max).into());
 }
 
 /// Status of a publish of which nothing was refused.

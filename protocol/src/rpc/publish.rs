@@ -93,6 +93,9 @@ pub struct Placed {
     /// The batch had been accepted before; nothing was added.
     #[prost(bool, tag = "6")]
     pub duplicate: bool,
+    /// Of a duplicate with a producer: the highest number that this partition accepted of it.
+    #[prost(uint64, optional, tag = "7")]
+    pub last_seq: Option<u64>,
 }
 
 /// Time spent per stage at the storage node, in microseconds, and the commit it shared.

@@ -212,6 +212,7 @@ impl Proposer {
             term: self.shared.term(),
             is_final: false,
             duplicate: false,
+            last_seq: None,
         })
     }
 

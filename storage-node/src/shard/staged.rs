@@ -7,10 +7,9 @@ use std::collections::{HashMap, HashSet};
 
 use weir_protocol::batch::BatchHeader;
 use weir_protocol::ids::{Epoch, Offset, ProducerKey, Seq, TimestampMs};
-use weir_protocol::rpc::Placed;
 
 use super::entry::SubBatch;
-use super::state::{Check, Dedupe, PartitionKey, ShardState, Verdict};
+use super::state::{Check, Dedupe, PartitionKey, ShardState, Verdict, known};
 
 /// What becomes of a publish, as far as it can be told before its entry is applied.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,14 +129,7 @@ impl Staged {
         let Some(flying) = self.partitions.get(&on.key) else {
             return match state.judge(on.key, partition, on.sub, on.header, on.ts) {
                 Check::New => Outlook::Accepted(partition.end),
-                Check::Duplicate(seen) => settled(Verdict::Placed(Placed {
-                    base_offset: seen.base_offset.0,
-                    count: seen.count,
-                    ts_ms: seen.ts.0,
-                    term: 0,
-                    is_final: true,
-                    duplicate: true,
-                })),
+                Check::Duplicate(seen) => settled(known(seen, 0, state.dedupe().last_seq(on.key, on.header))),
                 Check::Refused(refusal) => settled(Verdict::Refused(refusal)),
             };
         };
@@ -199,7 +191,7 @@ mod tests {
     use prost::Message as _;
     use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
     use weir_protocol::ids::{Incarnation, LogIndex, PartitionId, ShardId};
-    use weir_protocol::rpc::{TopicConfig, TopicName};
+    use weir_protocol::rpc::{Placed, TopicConfig, TopicName};
 
     use super::super::command::{Change, Command, CreateTopic};
     use super::super::entry::{EntryBuilder, Idempotency, Kind};

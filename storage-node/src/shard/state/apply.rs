@@ -216,7 +216,9 @@ impl ShardState {
         };
         match self.judge(key, partition, sub, &header, at.ts) {
             Check::New => {}
-            Check::Duplicate(placement) => return Ok(placed(placement, at.term, true)),
+            Check::Duplicate(seen) => {
+                return Ok(known(seen, at.term, self.dedupe.last_seq(key, &header)));
+            }
             Check::Refused(refusal) => return Ok(Verdict::Refused(refusal)),
         }
         let is_dense = partition.config.partitions == 1;
@@ -239,7 +241,7 @@ impl ShardState {
             self.dedupe.key_used(key, used, placement, window);
         }
         touched.push(key);
-        Ok(placed(placement, at.term, false))
+        Ok(Verdict::Placed(placed(placement, at.term)))
     }
 
     /// Whether a batch may be appended. What was seen comes first: a retry gets its first answer, whatever has changed
@@ -448,15 +450,21 @@ impl ShardState {
     }
 }
 
-pub(super) fn placed(placement: Placement, term: u64, duplicate: bool) -> Verdict {
-    Verdict::Placed(Placed {
+pub(super) fn placed(placement: Placement, term: u64) -> Placed {
+    Placed {
         base_offset: placement.base_offset.0,
         count: placement.count,
         ts_ms: placement.ts.0,
         term,
         is_final: true,
-        duplicate,
-    })
+        duplicate: false,
+        last_seq: None,
+    }
+}
+
+/// What was accepted before; of its producer `last_seq` was the highest number.
+pub(in crate::shard) fn known(seen: Placement, term: u64, last_seq: Option<u64>) -> Verdict {
+    Verdict::Placed(Placed { duplicate: true, last_seq, ..placed(seen, term) })
 }
 
 /// Where a sub-batch stands in the log.

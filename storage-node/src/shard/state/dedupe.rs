@@ -94,6 +94,13 @@ impl Dedupe {
         check
     }
 
+    /// The highest number that was accepted of a batch's producer.
+    #[must_use]
+    pub fn last_seq(&self, at: PartitionKey, header: &BatchHeader) -> Option<u64> {
+        let row = self.producers.get(&(at, header.producer)).filter(|_| !header.producer.is_none());
+        row.filter(|row| row.epoch == header.epoch).map(|row| row.last_seq.0)
+    }
+
     /// Compares an idempotency key with what it was used for before.
     #[must_use]
     pub fn check_key(&self, at: PartitionKey, idempotency: &Idempotency, now: TimestampMs) -> Check {

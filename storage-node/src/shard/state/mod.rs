@@ -64,6 +64,7 @@ mod subscriptions;
 mod tests;
 mod topics;
 
+pub(in crate::shard) use apply::known;
 pub use apply::{Applied, ShardState, StateError, Verdict};
 pub use cutting::Restorable;
 pub use dead_letters::{DEAD_LETTERS_MAX, DeadLetter, DeadLetters};

@@ -312,7 +312,7 @@ impl ShardState {
         Arc::make_mut(&mut self.arrivals).next.insert(from.shard, next + 1);
         applied.touched.push(key);
         let placement = Placement { base_offset: row.base_offset, count: row.count, ts: at.ts };
-        Ok(placed(placement, at.term, false))
+        Ok(Verdict::Placed(placed(placement, at.term)))
     }
 
     /// Outputs on their way.
