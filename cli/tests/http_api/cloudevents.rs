@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use weir_protocol::batch::{BatchBuilder, Compression, HeadersBuilder, RecordParts};
+
 use super::Api;
 
 #[test]
@@ -83,9 +85,15 @@ fn attributes_of_events_are_percent_encoded_in_headers_and_nowhere_else() {
     let found = &page["messages"][0];
     assert_eq!((&found["key"], &found["headers"]["ce-subject"]), (&json!("a \"b\""), &json!("Euro €")));
 
-    for (name, value) in
-        [("ce-id", ""), ("ce-source", ""), ("ce-type", ""), ("ce-subject", "100%"), ("ce-subject", "%C0%A0")]
-    {
+    for (name, value) in [
+        ("ce-id", ""),
+        ("ce-source", ""),
+        ("ce-type", ""),
+        ("ce-subject", ""),
+        ("ce-subject", "%C0%A0"),
+        ("ce-time", "yesterday"),
+        ("ce-dataschema", "/order"),
+    ] {
         let refused = api.send(post, &[(name, value)], b"x");
         let problem = refused.json();
         let told = (refused.status, &problem["code"], &problem["field"]);
@@ -98,5 +106,113 @@ fn attributes_of_events_are_percent_encoded_in_headers_and_nowhere_else() {
         assert_eq!(refused.status, 400, "{event}");
         assert!(refused.text().contains("is empty"), "{}", refused.text());
     }
+    for (field, rest) in [
+        ("subject", r#""subject":"""#),
+        ("time", r#""time":"soon""#),
+        ("dataschema", r#""dataschema":"order""#),
+    ] {
+        let refused = api.send(post, &structured, event(rest).as_bytes());
+        assert_eq!((refused.status, &refused.json()["field"]), (400, &json!(field)), "{}", refused.text());
+    }
     assert_eq!(api.get("/v1/topics/t", &[]).json()["partitions"][0]["end"], 2);
+}
+
+const EVENT: (&str, &str) = ("Accept", "application/cloudevents+json");
+const EVENTS: (&str, &str) = ("Accept", "application/cloudevents-batch+json");
+
+#[test]
+fn a_percent_sign_that_encodes_nothing_is_one() {
+    let mut api = Api::with_topic("t", "{}");
+    let sent = [("ce-id", "1"), ("ce-source", "/s"), ("ce-type", "t"), ("ce-subject", "100% of 5%zz%20%")];
+    assert_eq!(api.send("POST /v1/topics/t/messages", &sent, b"x").status, 201);
+    let events = api.get("/v1/topics/t/messages", &[EVENTS]).json();
+    assert_eq!(events[0]["subject"], "100% of 5%zz %");
+    let one = api.get("/v1/topics/t/messages/0/0", &[]);
+    assert_eq!(one.header("ce-subject"), Some("100%25%20of%205%25zz%20%25"), "encoded as the binding says");
+}
+
+#[test]
+fn what_is_no_single_event_is_told_where_it_goes_instead_of_being_stored_as_it_is() {
+    let mut api = Api::with_topic("t", "{}");
+    for media in [
+        "application/cloudevents-batch+json",
+        "application/cloudevents+avro",
+        "application/cloudevents-batch+protobuf; charset=utf-8",
+        "Application/CloudEvents",
+    ] {
+        let refused = api.send("POST /v1/topics/t/messages", &[("Content-Type", media)], b"[]");
+        let problem = refused.json();
+        let told = (refused.status, &problem["code"], &problem["field"]);
+        assert_eq!(told, (415, &json!("unsupported_media_type"), &json!("content-type")), "{media}");
+        assert!(problem["detail"].as_str().unwrap().contains(":batch"), "{media}: {problem}");
+    }
+    assert_eq!(api.get("/v1/topics/t", &[]).json()["partitions"][0]["end"], 0);
+}
+
+#[test]
+fn a_message_is_one_structured_event_for_who_asks_for_that() {
+    let mut api = Api::with_topic("t", "{}");
+    let binary = [
+        ("Content-Type", "application/json"),
+        ("ce-specversion", "1.0"),
+        ("ce-id", "4"),
+        ("ce-source", "/s"),
+        ("ce-type", "said"),
+        ("ce-subject", "Euro%20%E2%82%AC"),
+    ];
+    assert_eq!(api.send("POST /v1/topics/t/messages", &binary, b"{\"n\":1.10}").status, 201);
+    let path = "/v1/topics/t/messages/0/0";
+    for accept in ["application/cloudevents+json", "application/cloudevents+json, */*;q=0.5"] {
+        let event = api.get(path, &[("Accept", accept)]);
+        assert_eq!(event.header("content-type"), Some("application/cloudevents+json; charset=utf-8"));
+        assert!(event.text().contains("\"data\":{\"n\":1.10}"), "{}", event.text());
+        let event = event.json();
+        assert_eq!((&event["id"], &event["subject"]), (&json!("4"), &json!("Euro €")));
+        assert_eq!(event["datacontenttype"], "application/json");
+    }
+    let event = api.get(path, &[EVENT]);
+    let tag = event.header("etag").unwrap().to_owned();
+    let plain = api.get(path, &[("Accept", "*/*")]);
+    assert_eq!((plain.text().as_str(), plain.header("ce-id")), ("{\"n\":1.10}", Some("4")));
+    assert_ne!(plain.header("etag"), Some(tag.as_str()), "two forms are told apart");
+    let vary = |answer: &super::Answer| {
+        let mut lists = answer.headers.iter().filter(|(name, _)| name == "vary");
+        lists.any(|(_, list)| list.split(", ").any(|name| name.eq_ignore_ascii_case("accept")))
+    };
+    assert!(vary(&event) && vary(&plain));
+    assert_eq!(api.get(path, &[EVENT, ("If-None-Match", &tag)]).status, 304);
+    let liked_less = ("Accept", "application/json, application/cloudevents+json;q=0.5");
+    assert_eq!(api.get(path, &[liked_less]).text(), "{\"n\":1.10}");
+}
+
+/// Record batches are stored as they are: as what builds stored that checked less.
+#[test]
+fn what_was_stored_before_it_was_checked_does_not_spoil_a_page() {
+    let mut api = Api::with_topic("t", "{}");
+    let mut headers = HeadersBuilder::default();
+    for (name, value) in [
+        ("ce-id", ""),
+        ("ce-source", "/s"),
+        ("ce-type", "t"),
+        ("ce-specversion", "1.0"),
+        ("ce-time", "yesterday"),
+        ("ce-subject", ""),
+        ("ce-dataschema", "order"),
+        ("ce-mine", "kept"),
+    ] {
+        headers.user(name, value.as_bytes()).unwrap();
+    }
+    let (headers, mut builder) = (headers.finish(), BatchBuilder::anonymous());
+    builder.push(RecordParts { key: None, headers: &headers, value: b"x" }).unwrap();
+    let batch = builder.build(Compression::None).unwrap();
+    let media = [("Content-Type", "application/vnd.weir.batch")];
+    assert_eq!(api.batch("t", &media, batch.bytes()).status, 200);
+    for (path, accept) in [("/v1/topics/t/messages", EVENTS), ("/v1/topics/t/messages/0/0", EVENT)] {
+        let found = api.get(path, &[accept]).json();
+        let event = if found.is_array() { &found[0] } else { &found };
+        assert!(event["time"].as_str().unwrap().ends_with('Z'), "when it was accepted: {event}");
+        assert!(event["id"].as_str().unwrap().ends_with(":0:0"), "where it is: {event}");
+        assert!(event.get("subject").is_none() && event.get("dataschema").is_none(), "{event}");
+        assert_eq!(event["mine"], "kept");
+    }
 }

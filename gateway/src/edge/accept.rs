@@ -36,7 +36,7 @@ impl Accepted {
     }
 
     /// The weight of a media type by what names it most exactly.
-    fn weight(&self, media: &str) -> f32 {
+    pub(super) fn weight(&self, media: &str) -> f32 {
         let admitting = self.0.iter().filter(|(range, _)| admits(range, media));
         // A star is in place of what would be longer.
         admitting.max_by_key(|(range, _)| range.len()).map_or(0.0, |(_, weight)| *weight)

@@ -22,7 +22,7 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
     let topic = call.topic()?;
     let body = call.body(call.edge.config.record_bytes_max).await?;
     input::check_digest(&call.headers, &body)?;
-    let is_event = call.header("content-type")?.and_then(Form::of) == Some(Form::Event);
+    let is_event = is_event(call.header("content-type")?.unwrap_or_default())?;
     let record = if is_event {
         input::check_not_encoded(&call.headers)?;
         input::structured_event(&call.headers, &body, now_ms())?
@@ -78,6 +78,26 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
         confirm::add_producer(&published, &producer, headers);
     }
     Ok(response)
+}
+
+/// Whether the body is one structured event. Stored as an opaque message, another kind would be found by its readers.
+fn is_event(content_type: &str) -> Result<bool, Problem> {
+    match Form::of(content_type) {
+        Some(Form::Event) => Ok(true),
+        Some(Form::Events) => {
+            let detail =
+                "a batch of events goes to …/messages:batch; one event is application/cloudevents+json";
+            Err(Problem::new(ErrorCode::UnsupportedMediaType, detail).with_field("content-type"))
+        }
+        None if input::essence(content_type).starts_with("application/cloudevents") => {
+            let detail = format!(
+                "{content_type:?} is not understood: one event is application/cloudevents+json, or its data with ce-* \
+                 headers; a batch, application/cloudevents-batch+json, goes to …/messages:batch"
+            );
+            Err(Problem::new(ErrorCode::UnsupportedMediaType, detail).with_field("content-type"))
+        }
+        _ => Ok(false),
+    }
 }
 
 /// Status and level of a message that was accepted before, nobody knows where: it is committed. Whether it is

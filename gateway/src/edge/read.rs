@@ -18,6 +18,7 @@ use weir_protocol::rpc::Level;
 use super::accept::Accepted;
 use super::answer::{empty, json};
 use super::call::Call;
+use super::input::essence;
 use super::route::is_of;
 use super::{encoding, record};
 use crate::api::{Current, Next, Problem, ReadPage, Record};
@@ -334,6 +335,13 @@ fn absent(offset: Offset, next: Offset, partition: u64) -> Problem {
     Problem::new(ErrorCode::Compacted, detail).with_current(current)
 }
 
+/// Whether a message is wanted as one structured event: that is named, and liked no less than the payload's own type.
+fn wants_event(call: &Call, content_type: &str) -> bool {
+    let accepted = Accepted::of(&call.headers);
+    let weight = accepted.named(record::EVENT);
+    weight > 0.0 && weight >= accepted.weight(&essence(content_type))
+}
+
 /// The payload of one record, decoded for who does not take its encoding.
 pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     let number = |name: &'static str| {
@@ -365,12 +373,23 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     let found = found.ok_or_else(|| Problem::new(ErrorCode::Internal, "a slice without a record"))?;
     let found = found.map_err(|error| corrupt(&error))?;
     let stored_as = found.headers.content_encoding();
+    let is_event = wants_event(&call, found.headers.content_type().unwrap_or_default());
+    // In an event the payload is as it is stored.
+    let encoding = stored_as.filter(|_| !is_event);
     let form =
-        stored_as.map_or(Ok(encoding::Form::Stored), |stored| encoding::Form::of(stored, &call.headers))?;
-    let suffix = if form == encoding::Form::Stored { "" } else { ":decoded" };
+        encoding.map_or(Ok(encoding::Form::Stored), |stored| encoding::Form::of(stored, &call.headers))?;
+    let suffix = match form {
+        _ if is_event => ":event",
+        encoding::Form::Stored => "",
+        encoding::Form::Decoded(_) => ":decoded",
+    };
     let tag = format!("\"{}:{partition_number}:{offset}{suffix}\"", page.topic.incarnation);
     let mut response = match form {
         _ if is_known(&call, &tag) => empty(StatusCode::NOT_MODIFIED),
+        _ if is_event => {
+            let event = record::event(&found, &page.topic, slice.partition);
+            record::event_response(event, found.ts.0)
+        }
         encoding::Form::Stored => record::response(&found, None),
         encoding::Form::Decoded(decoder) => {
             let decoded = decoder.decode(found.value.clone(), call.edge.bodies.clone()).await?;
@@ -378,9 +397,8 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
         }
     };
     let headers = response.headers_mut();
-    if stored_as.is_some() {
-        headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
-    }
+    let forms = if stored_as.is_some() { "Accept, Accept-Encoding" } else { "Accept" };
+    headers.append(VARY, HeaderValue::from_static(forms));
     // Below its commit a record may still be lost with its leader, and compaction may drop it.
     let may_go = page.single().is_none_or(|edge| may_be_dropped(&page, edge, found.offset));
     let stays = found.offset < slice.committed_end && !may_go;

@@ -84,7 +84,11 @@ pub(super) fn event(record: &Stored, topic: &Topic, partition: PartitionId) -> S
         // What else begins like one would be no event, or stand in it twice.
         if let Some(name) = name.strip_prefix(attribute::PREFIX).filter(|name| is_of_event(name)) {
             // An attribute is text: as much of it as is.
-            event.insert(name.to_owned(), String::from_utf8_lossy(value).into());
+            let value = String::from_utf8_lossy(value);
+            // What earlier builds took, and readers refuse, would be all that they see of the page.
+            if attribute::check(name, &value).is_ok() {
+                event.insert(name.to_owned(), value.into());
+            }
         }
     }
     let mut add = |name: &str, value: String| {
@@ -113,6 +117,18 @@ pub(super) fn event(record: &Stored, topic: &Topic, partition: PartitionId) -> S
         (None, None) => text.push('}'),
     }
     text
+}
+
+/// What one structured event is called.
+pub(super) const EVENT: &str = "application/cloudevents+json";
+
+/// An event as the answer to a request for it alone.
+pub(super) fn event_response(event: String, ts_ms: u64) -> Response {
+    let mut response = Response::new(Body::from(event));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents+json; charset=utf-8"));
+    headers.insert("message-timestamp", HeaderValue::from(ts_ms));
+    response
 }
 
 /// Whether a header says an attribute that nothing else does.

@@ -65,6 +65,7 @@ const CLOUD_EVENTS: Content =
     Content { media: "application/cloudevents-batch+json", carries: Carries::Many("CloudEvent") };
 const BATCH: Content = Content { media: "application/vnd.weir.batch", carries: Carries::Bytes };
 const PAYLOAD: &[Content] = &[
+    Content { media: "application/cloudevents+json", carries: Carries::One("CloudEvent") },
     Content { media: "application/octet-stream", carries: Carries::Bytes },
     Content { media: "application/json", carries: Carries::Any },
     Content { media: "text/plain", carries: Carries::Text },

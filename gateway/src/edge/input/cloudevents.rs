@@ -127,6 +127,7 @@ fn record(
         if name == "partitionkey" {
             key = Some(Bytes::from(value.clone()));
         }
+        attribute::check(name, &value).map_err(|why| Bad::new(name, why))?;
         headers.user(&format!("ce-{name}"), value.as_bytes()).map_err(|why| Bad::new(name, why))?;
     }
     Ok(NewRecord { key, headers: headers.finish(), value, unnamed })
@@ -201,6 +202,10 @@ mod tests {
             (of(r#""type":null"#), "the attribute is missing", Some("type")),
             (of(r#""type":"""#), "type: the attribute is empty", Some("type")),
             (of(r#""type":"t","subject":{}"#), "subject: not a text, number", Some("subject")),
+            (of(r#""type":"t","subject":"""#), "subject: the attribute is empty", Some("subject")),
+            (of(r#""type":"t","time":"soon""#), "time: not an RFC 3339", Some("time")),
+            (of(r#""type":"t","time":7"#), "time: not an RFC 3339", Some("time")),
+            (of(r#""type":"t","dataschema":"order""#), "dataschema: not a URI", Some("dataschema")),
             (of(r#""type":"t","Bad":1"#), "Bad: no attribute name", Some("Bad")),
             (of(r#""type":"t","data":1,"data_base64":"""#), "either", Some("data")),
             // Base64 they would be, each of them.
