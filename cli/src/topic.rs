@@ -163,6 +163,7 @@ fn fields(config: &ConfigFields) -> Map<String, Value> {
         ("ttl_ms", limit(config.ttl)),
         ("dedupe", config.dedupe_window.map(|ms| json!({ "window_ms": ms }))),
         ("compaction", config.compaction.as_ref().map(|how| json!(how))),
+        ("cache", config.cache.as_ref().map(|whose| json!(whose))),
         ("default_confirm", config.default_confirm.as_ref().map(|level| json!(level))),
         ("deliver_from", config.deliver_from.as_ref().map(|level| json!(level))),
         ("min_confirm", config.min_confirm.as_ref().map(|level| json!(level))),
@@ -188,13 +189,14 @@ mod tests {
             ttl: Some(Limit::Unlimited),
             dedupe_window: Some(60_000),
             compaction: Some("key".to_owned()),
+            cache: Some("public".to_owned()),
             closed: Some(true),
             ..ConfigFields::default()
         };
         assert_eq!(
             Value::Object(fields(&config)),
             json!({
-                "closed": true, "compaction": "key", "dedupe": {"window_ms": 60_000}, "ttl_ms": null,
+                "cache": "public", "closed": true, "compaction": "key", "dedupe": {"window_ms": 60_000}, "ttl_ms": null,
                 "retention": {"age_ms": null, "bytes": 7, "until_settled": false}
             })
         );

@@ -95,3 +95,41 @@ fn nobody_keeps_what_a_node_says_of_itself() {
         assert_eq!(kept(&node.said[1], &format!("GET {path}")).as_deref(), Some("no-store"), "{path}");
     }
 }
+
+#[test]
+fn what_never_changes_is_for_shared_caches_where_the_topic_or_its_namespace_said_so() {
+    let (_dir, product, mut http) = started();
+    let told = |http: &mut Connection, topic: &str, config: &Value| {
+        let made = http.request(&format!("PUT {topic}"), &[], config.to_string().as_bytes()).unwrap();
+        assert_eq!(made.status, 201, "{}", made.text());
+        let life = made.json()["incarnation"].clone();
+        for _ in 0..2 {
+            assert_eq!(http.request(&format!("POST {topic}/messages"), &[], b"1").unwrap().status, 201);
+        }
+        let kept = |query: &str| kept(&product.address, &format!("GET {topic}/messages{query}")).unwrap();
+        let of_life = format!("&incarnation={life}");
+        let at_the_end = kept("?from=1&limit=5");
+        assert_eq!(at_the_end, "no-store", "what may grow is kept by nobody");
+        let whole = [kept(&format!("?from=0&limit=1{of_life}")), kept("?from=0&limit=1")];
+        let one = [kept(&format!("/0/0?incarnation={life}")), kept("/0/0")];
+        assert_eq!(whole, one);
+        whole.map(|told| {
+            told.split(',').next().unwrap().to_owned() + if told.contains("immutable") { "!" } else { "" }
+        })
+    };
+    let (mine, all) = (["private!", "private"], ["public!", "public"]);
+    assert_eq!(told(&mut http, "/v1/topics/plain", &json!({})), mine);
+    assert_eq!(told(&mut http, "/v1/topics/shared", &json!({"cache": "public"})), all);
+    done(&mut http, "PUT /v1/ns/news", &json!({"cache": "public", "auto_create": true}));
+    assert_eq!(told(&mut http, "/v1/ns/news/topics/a", &json!({})), all);
+    assert_eq!(told(&mut http, "/v1/ns/news/topics/b", &json!({"cache": "private"})), mine);
+    assert_eq!(http.request("POST /v1/ns/news/topics/c/messages", &[], b"1").unwrap().status, 201);
+    let made = done(&mut http, "GET /v1/ns/news/topics/c", &Value::Null);
+    assert_eq!(made["config"]["cache"], "public", "made by its first message");
+    done(&mut http, "PATCH /v1/ns/news", &json!({"cache": "private"}));
+    assert_eq!(done(&mut http, "GET /v1/ns/news/topics/a", &Value::Null)["config"]["cache"], "public");
+    done(&mut http, "PATCH /v1/ns/news/topics/a", &json!({"cache": "private"}));
+    let line = "GET /v1/ns/news/topics/a/messages?from=0&limit=1";
+    assert_eq!(kept(&product.address, line).as_deref(), Some("private, no-cache"));
+    assert_eq!(done(&mut http, "GET /v1/ns/news", &Value::Null)["cache"], "private");
+}

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc;
 
-use super::Problem;
+use super::{Cache, Problem};
 use crate::host::{is_host, split};
 
 /// Most origins that a namespace lists.
@@ -20,6 +20,8 @@ pub struct Namespace {
     pub auto_create: bool,
     /// Browser origins that may use it, exact (`https://app.example`).
     pub cors_origins: Vec<String>,
+    /// `cache` of topics that are made in it and say nothing.
+    pub cache: Cache,
     /// From 1, raised by every change. Also in the `ETag`.
     pub version: u32,
 }
@@ -30,6 +32,7 @@ impl From<&rpc::Namespace> for Namespace {
             name: namespace.name.clone(),
             auto_create: namespace.auto_create,
             cors_origins: namespace.cors_origins.clone(),
+            cache: Cache::of(namespace.cache_public),
             version: namespace.version,
         }
     }
@@ -46,6 +49,8 @@ pub struct NamespaceConfig {
     /// There is no wildcard.
     #[schema(max_items = 100)]
     pub cors_origins: Vec<String>,
+    /// `cache` of topics that are made in it and say nothing; it changes none that is there. `private` by default.
+    pub cache: Cache,
 }
 
 /// Changes to a namespace. Fields that are left out stay.
@@ -58,6 +63,9 @@ pub struct NamespacePatch {
     /// Browser origins that may use it, as browsers send them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cors_origins: Option<Vec<String>>,
+    /// `cache` of topics that are made in it from now on and say nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
 }
 
 impl NamespacePatch {
@@ -67,6 +75,7 @@ impl NamespacePatch {
         NamespaceConfig {
             auto_create: self.auto_create.unwrap_or(config.auto_create),
             cors_origins: self.cors_origins.unwrap_or(config.cors_origins),
+            cache: self.cache.unwrap_or(config.cache),
         }
     }
 }

@@ -35,6 +35,31 @@ impl From<Level> for rpc::Level {
     }
 }
 
+/// Which caches may keep what never changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Cache {
+    /// That of the client who asked.
+    #[default]
+    Private,
+    /// Also those that several clients share, which then read it whoever they are.
+    Public,
+}
+
+impl Cache {
+    /// As storage knows it.
+    #[must_use]
+    pub const fn of(is_public: bool) -> Self {
+        if is_public { Self::Public } else { Self::Private }
+    }
+
+    /// True if clients may share it.
+    #[must_use]
+    pub fn is_public(self) -> bool {
+        self == Self::Public
+    }
+}
+
 /// What an administrator sets. Fields that are left out take their default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -69,6 +94,9 @@ pub struct TopicConfig {
     pub ttl_ms: Option<u64>,
     /// No more records are accepted.
     pub closed: bool,
+    /// Which caches may keep what never changes: `private`, those of browsers, or `public`, those of proxies and
+    /// CDNs too, which give it to whoever asks them. By default what the namespace said when the topic was made.
+    pub cache: Cache,
 }
 
 impl Default for TopicConfig {
@@ -84,6 +112,7 @@ impl Default for TopicConfig {
             dedupe: Dedupe::default(),
             ttl_ms: None,
             closed: false,
+            cache: Cache::Private,
         }
     }
 }
@@ -158,6 +187,7 @@ impl From<&rpc::TopicConfig> for TopicConfig {
             dedupe: Dedupe { window_ms: config.dedupe_window_ms },
             ttl_ms: config.ttl_ms,
             closed: config.closed,
+            cache: Cache::of(config.cache_public),
         }
     }
 }
@@ -178,6 +208,7 @@ impl From<&TopicConfig> for rpc::TopicConfig {
             dedupe_window_ms: config.dedupe.window_ms,
             ttl_ms: config.ttl_ms,
             closed: config.closed,
+            cache_public: config.cache.is_public(),
         }
     }
 }
@@ -284,6 +315,9 @@ pub struct TopicPatch {
     /// No more records are accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed: Option<bool>,
+    /// Which caches may keep what never changes. What they keep already they keep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
 }
 
 /// Changes to what is removed. Fields that are left out stay; `null` removes a limit.
@@ -337,6 +371,7 @@ impl TopicPatch {
         set(&mut config.dedupe, self.dedupe);
         set(&mut config.ttl_ms, self.ttl_ms);
         set(&mut config.closed, self.closed);
+        set(&mut config.cache, self.cache);
         if let Some(retention) = self.retention {
             set(&mut config.retention.age_ms, retention.age_ms);
             set(&mut config.retention.bytes, retention.bytes);
@@ -364,6 +399,7 @@ mod tests {
             dedupe: Dedupe { window_ms: 5000 },
             ttl_ms: Some(9),
             closed: true,
+            cache: Cache::Public,
         };
         assert_eq!(TopicConfig::from(&rpc::TopicConfig::from(&config)), config);
     }

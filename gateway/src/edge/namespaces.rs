@@ -11,7 +11,7 @@ use super::call::Call;
 use super::conditions::{Condition, for_any, if_match_namespace};
 use super::mismatch::with_differences;
 use super::topics::{add_place, add_tag, must_be_new, page_limit, tag, tagged};
-use crate::api::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem, check_origins};
+use crate::api::{Cache, Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem, check_origins};
 
 /// Attempts of a change that somebody else's change overtakes.
 const ATTEMPTS: u32 = 3;
@@ -95,7 +95,11 @@ async fn create(
 }
 
 fn settings(namespace: &rpc::Namespace) -> NamespaceConfig {
-    NamespaceConfig { auto_create: namespace.auto_create, cors_origins: namespace.cors_origins.clone() }
+    NamespaceConfig {
+        auto_create: namespace.auto_create,
+        cors_origins: namespace.cors_origins.clone(),
+        cache: Cache::of(namespace.cache_public),
+    }
 }
 
 pub(super) async fn patch(mut call: Call) -> Result<Response, Problem> {
@@ -131,9 +135,10 @@ async fn change(
 /// Version 0: it does not exist yet.
 async fn store(call: &Call, config: NamespaceConfig, expected_version: u32) -> Result<Response, Problem> {
     let (tenant, name) = named(call)?;
-    let NamespaceConfig { auto_create, cors_origins } = config;
+    let NamespaceConfig { auto_create, cors_origins, cache } = config;
+    let cache_public = cache.is_public();
     let (tenant, name) = (tenant.to_string(), name.to_string());
-    let namespace = rpc::Namespace { tenant, name, auto_create, cors_origins, version: 0 };
+    let namespace = rpc::Namespace { tenant, name, auto_create, cors_origins, cache_public, version: 0 };
     let put = call.edge.services.namespaces.put(namespace, Some(expected_version)).await?;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = shown(status, &put.namespace.unwrap_or_default())?;

@@ -26,10 +26,10 @@ use crate::service::read::{self, PartitionEdge, Read, RecordSlice, StartAt, Unti
 
 const LIMIT_DEFAULT: u64 = 100;
 const BYTES_DEFAULT: u64 = 1 << 20;
-/// Of an address that says which life of the topic is meant.
-const IMMUTABLE: &str = "private, max-age=31536000, immutable";
+/// Of an address that says which life of the topic is meant: for one client, and for all of a topic that says so.
+const IMMUTABLE: [&str; 2] = ["private, max-age=31536000, immutable", "public, max-age=31536000, immutable"];
 /// The same of whichever topic of the name there is: it may be deleted and made anew, so the tag is compared each time.
-const COMPARED: &str = "private, no-cache";
+const COMPARED: [&str; 2] = ["private, no-cache", "public, no-cache"];
 /// Pages that are read, each as far as one request looks, to find what follows a message that compaction dropped.
 const PAGES_PASSED_MAX: usize = 4;
 
@@ -271,16 +271,16 @@ fn add_headers(call: &Call, read: &Read, page: &read::ReadPage, tag: &str, respo
         }
     }
     let is_of_life = read.incarnation.is_some() || matches!(read.from, StartAt::Cursor(_));
-    let caching = caching(is_immutable(read, page), is_of_life);
+    let caching = caching(is_immutable(read, page), is_of_life, page.topic.config.cache_public);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
     headers.append(VARY, HeaderValue::from_static("Accept"));
 }
 
 /// How long an answer may be kept that never changes, or does.
-const fn caching(stays: bool, is_of_life: bool) -> &'static str {
+const fn caching(stays: bool, is_of_life: bool, is_public: bool) -> &'static str {
     match (stays, is_of_life) {
-        (true, true) => IMMUTABLE,
-        (true, false) => COMPARED,
+        (true, true) => IMMUTABLE[is_public as usize],
+        (true, false) => COMPARED[is_public as usize],
         (false, _) => "no-store",
     }
 }
@@ -402,7 +402,7 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     // Below its commit a record may still be lost with its leader, and compaction may drop it.
     let may_go = page.single().is_none_or(|edge| may_be_dropped(&page, edge, found.offset));
     let stays = found.offset < slice.committed_end && !may_go;
-    let caching = caching(stays, incarnation(&call).is_some());
+    let caching = caching(stays, incarnation(&call).is_some(), page.topic.config.cache_public);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(ETAG, tag);

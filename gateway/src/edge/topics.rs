@@ -16,8 +16,8 @@ use super::conditions::{Condition, Versions, for_any, if_match, if_none_match};
 use super::mismatch::with_differences;
 use super::read::is_known;
 use crate::api::{
-    CostPerDay, DamagedObject, Level, Partition, PartitionStorage, Problem, Rates, StoragePrices, Topic,
-    TopicConfig, TopicPage, TopicPatch, TopicStorage,
+    Cache, CostPerDay, DamagedObject, Level, Partition, PartitionStorage, Problem, Rates, StoragePrices,
+    Topic, TopicConfig, TopicPage, TopicPatch, TopicStorage,
 };
 use crate::service::{ListTopics, TopicView};
 use crate::storage;
@@ -195,11 +195,14 @@ fn damaged(partitions: &[Option<PartitionStats>]) -> Vec<DamagedObject> {
 
 pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
     let path = call.topic()?;
-    // What is left out gets its default, and that of the confirm level is what storage reaches.
+    // What is left out gets its default: that of the confirm level is what storage reaches, and the namespace says
+    // which caches may keep what.
     let given: TopicPatch = call.json().await?;
     call.edge.services.storage.ready((call.received + READY_TIME_MAX).into()).await?;
     let default_confirm = level(call.edge.services.storage.level_max().min(rpc::Level::Quorum));
-    let asked = given.apply(TopicConfig { default_confirm, ..TopicConfig::default() });
+    let namespace = call.edge.services.namespaces.get(&path.tenant, &path.namespace).await?;
+    let cache = Cache::of(namespace.cache_public);
+    let asked = given.apply(TopicConfig { default_confirm, cache, ..TopicConfig::default() });
     let config = rpc::TopicConfig::from(&asked);
     if let Some(named) = if_match(&call)? {
         change(&call, Some(named), |_| config.clone()).await?;

@@ -162,6 +162,7 @@ impl Namespaces {
             name: Name::default_name().to_string(),
             auto_create: false,
             cors_origins: Vec::new(),
+            cache_public: false,
             version: 0,
         }
     }

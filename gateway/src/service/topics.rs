@@ -170,7 +170,8 @@ impl Topics {
             );
             return Err(ServiceError::new(ErrorCode::TopicNotFound, detail));
         }
-        let config = default_topic_config(self.storage.level_max());
+        let cache_public = namespace.cache_public;
+        let config = TopicConfig { cache_public, ..default_topic_config(self.storage.level_max()) };
         check(&Topic::unmade(path.clone(), config.clone()))?;
         let (topic, _) = self.create_in_namespace(path, config, true, deadline).await?;
         Ok(topic)

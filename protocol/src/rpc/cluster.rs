@@ -86,6 +86,9 @@ pub struct Namespace {
     /// From 1, raised by every change.
     #[prost(uint32, tag = "5")]
     pub version: u32,
+    /// Of topics that are made in it and say nothing: see [`super::TopicConfig::cache_public`].
+    #[prost(bool, tag = "6")]
+    pub cache_public: bool,
 }
 
 /// Creates a namespace or replaces its settings.

@@ -132,6 +132,9 @@ pub struct TopicConfig {
     /// No more records are accepted.
     #[prost(bool, tag = "13")]
     pub closed: bool,
+    /// Caches that several clients share may keep what never changes.
+    #[prost(bool, tag = "14")]
+    pub cache_public: bool,
 }
 
 /// A topic as its home shard knows it.

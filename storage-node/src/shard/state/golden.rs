@@ -64,6 +64,7 @@ fn set_up() -> Vec<SubBatch> {
         name: "shop".into(),
         auto_create: true,
         cors_origins: vec!["https://app.example".into()],
+        cache_public: false,
         version: 0,
     };
     vec![
