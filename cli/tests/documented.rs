@@ -191,8 +191,10 @@ fn parameters_look_as_the_document_says() {
     });
     let told = api.parameter("publishMessage", "Idempotency-Key");
     let too_long = format!("\"{too_long}\"");
-    let keys: Texts<'_> =
-        (&[r#""k""#, r#""a\"b\\c""#], &["k", r#""""#, r#""a"#, r#""a"b""#, r#""a\b""#, &too_long]);
+    let keys: Texts<'_> = (
+        &[r#""k""#, r#""a\"b\\c""#, "6ba7b810-9dad-11d1-80b4-00c04fd430c8"],
+        &["k", "6ba7b8109dad11d180b400c04fd430c8", r#""""#, r#""a"#, r#""a"b""#, r#""a\b""#, &too_long],
+    );
     api.holds("Idempotency-Key", &told, keys, |api, text| {
         api.send("POST /v1/topics/t/messages", &[("Idempotency-Key", text)], &json!(1))
     });

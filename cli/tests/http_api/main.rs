@@ -8,6 +8,7 @@ mod events;
 #[path = "../product/mod.rs"]
 mod product;
 mod texts;
+mod wire;
 
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};

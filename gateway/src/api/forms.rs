@@ -63,8 +63,9 @@ pub const MODE: Form = matching("^(queue|stream)$");
 pub const ORDER: Form = matching("^(none|key)$");
 /// What a browser may send as its origin; which hosts and ports are none is more than a pattern can say.
 pub const ORIGIN: Form = matching("^[a-z][a-z0-9+.-]*://[^/?#@A-Z]+$");
-/// A structured-field string.
-pub const IDEMPOTENCY_KEY: Form = matching(r#"^"([ !#-\[\]-~]|\\["\\]){1,255}"$"#);
+/// A structured-field string, or a UUID without quotes.
+pub const IDEMPOTENCY_KEY: Form =
+    matching(r#"^("([ !#-\[\]-~]|\\["\\]){1,255}"|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"#);
 /// A producer.
 pub const PRODUCER: Form = of_bytes(1, CLIENT_ID_BYTES_MAX);
 /// A filter, or what messages take turns by.

@@ -66,14 +66,23 @@ fn producer(call: &Call) -> Result<Option<Producer>, Problem> {
     }
 }
 
-/// `Idempotency-Key`: a structured-field string (RFC 8941), so in double quotes, with `\"` and `\\` escaped.
+/// `Idempotency-Key`: a structured-field string (RFC 8941), so in double quotes, with `\"` and `\\` escaped; or a UUID
+/// without them, which is what most clients send and can be mistaken for nothing else.
 pub(super) fn idempotency_key(call: &Call) -> Result<Option<String>, Problem> {
     let Some(text) = call.header("idempotency-key")? else { return Ok(None) };
-    let key = unquoted(text).filter(|key| !key.is_empty() && key.len() <= CLIENT_ID_BYTES_MAX);
+    let key = if is_uuid(text) { Some(text.to_owned()) } else { unquoted(text) };
+    let key = key.filter(|key| !key.is_empty() && key.len() <= CLIENT_ID_BYTES_MAX);
     key.map(Some).ok_or_else(|| {
-        let why = format!("a string in double quotes of 1 to {CLIENT_ID_BYTES_MAX} bytes");
+        let why = format!("a string in double quotes of 1 to {CLIENT_ID_BYTES_MAX} bytes, or a UUID");
         Problem::invalid_header("Idempotency-Key", why)
     })
+}
+
+fn is_uuid(text: &str) -> bool {
+    let is_dash = |place| matches!(place, 8 | 13 | 18 | 23);
+    let mut bytes = text.bytes().enumerate();
+    text.len() == 36
+        && bytes.all(|(place, byte)| if is_dash(place) { byte == b'-' } else { byte.is_ascii_hexdigit() })
 }
 
 fn unquoted(text: &str) -> Option<String> {
@@ -284,6 +293,10 @@ mod tests {
     fn an_idempotency_key_is_a_structured_field_string() {
         assert_eq!(unquoted("\"a b\"").as_deref(), Some("a b"));
         assert_eq!(unquoted("\"a\\\"b\\\\\"").as_deref(), Some("a\"b\\"));
+        assert!(is_uuid("6ba7b810-9dad-11d1-80B4-00c04fd430c8"));
+        for bad in ["6ba7b8109dad11d180b400c04fd430c8", "6ba7b810-9dad-11d1-80b4-00c04fd430cg", "é"] {
+            assert!(!is_uuid(bad), "{bad}");
+        }
         for bad in ["a", "\"a", "\"a\"b\"", "\"\\x\"", "\"ä\"", "\"a\\\""] {
             assert_eq!(unquoted(bad), None, "{bad}");
         }

@@ -30,6 +30,8 @@ use crate::api::{Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX
 use crate::auth::{Credentials, KeptHeaders, Principal, Resource};
 use crate::ws;
 
+/// What the gateway as a whole is asked by.
+const EVERY_METHOD: &str = "GET, HEAD, PUT, PATCH, POST, DELETE, OPTIONS";
 /// Whoever asks whether the gateway is ready gets an answer within this.
 const READY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -93,9 +95,7 @@ async fn serve(
     (received, request_id, base): (Instant, Ulid, String),
 ) -> (&'static str, Result<Response, Problem>) {
     if head.method == Method::OPTIONS {
-        let mut response = empty(StatusCode::NO_CONTENT);
-        origin::preflight(&head.headers, response.headers_mut());
-        return ("preflight", Ok(response));
+        return ("preflight", options(edge, &head));
     }
     if let Some(answer) = edge.console.answer(&head.method, (&base, head.uri.path()), &head.headers) {
         return ("console", answer);
@@ -114,6 +114,28 @@ async fn serve(
     }
     let call = Call::new(Arc::clone(edge), route, principal, head, body, (received, request_id, base));
     (id, run(id, call).await)
+}
+
+/// What may be asked of what is there, and by browsers for pages of other origins.
+fn options(edge: &Edge, head: &http::request::Parts) -> Result<Response, Problem> {
+    let path = head.uri.path();
+    // The console answers any method where it is, and this one with what it takes.
+    let refused = match edge.console.answer(&head.method, ("", path), &head.headers) {
+        Some(answer) => answer.err(),
+        None if path == "*" => None,
+        None => Route::find(&head.method, &head.uri).err(),
+    };
+    let allow = match refused {
+        Some(Problem { allow: Some(allow), .. }) => allow,
+        Some(problem) => return Err(problem),
+        None => EVERY_METHOD.to_owned(),
+    };
+    let mut response = empty(StatusCode::NO_CONTENT);
+    if let Ok(allow) = HeaderValue::try_from(allow) {
+        response.headers_mut().insert(ALLOW, allow);
+    }
+    origin::preflight(&head.headers, response.headers_mut());
+    Ok(response)
 }
 
 /// The connection becomes a WebSocket; each `open` and `sub` on it is authorised on its own.

@@ -16,7 +16,7 @@ use crate::config::GatewayConfig;
 use crate::host::host_name;
 
 /// Request headers that browsers may send, by prefix or whole name.
-const ALLOWED: [&str; 21] = [
+const ALLOWED: [&str; 22] = [
     "authorization",
     "content-type",
     "content-encoding",
@@ -33,6 +33,7 @@ const ALLOWED: [&str; 21] = [
     "ce-",
     "traceparent",
     "tracestate",
+    "baggage",
     "last-event-id",
     "accept",
     "cache-control",
@@ -41,8 +42,10 @@ const ALLOWED: [&str; 21] = [
 ];
 const EXPOSED: &str = "Next-Offset, Up-To-Date, Closed, Cursor, Link, Confirm-Level, Confirm-Receipt, \
     Idempotency-Replayed, Producer-Epoch, Producer-Seq, Message-Key, Message-Timestamp, Message-TTL-Ms, Deliver-At, \
-    Content-Encoding, Content-Digest, traceparent, tracestate, ETag, Location, Server-Timing, RateLimit, \
-    RateLimit-Policy, Retry-After, X-Request-Id";
+    Message-Left-Out, Content-Encoding, Content-Digest, traceparent, tracestate, baggage, ETag, Location, \
+    Server-Timing, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id";
+/// Beginnings of names that publishers choose: those of an answer are exposed with it.
+const EXPOSED_PREFIXES: [&str; 2] = ["message-header-", "ce-"];
 
 /// Refuses hosts that are not this gateway's: a page must not reach it under another name (DNS rebinding).
 pub(super) fn check_host(config: &GatewayConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
@@ -111,8 +114,20 @@ pub(super) fn namespace(path: &str) -> Option<Name> {
 /// Adds what browsers need to see the answer; the origin was checked.
 pub(super) fn add_cors(origin: HeaderValue, response: &mut HeaderMap) {
     response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-    response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+    response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed(response));
     response.insert("timing-allow-origin", origin);
+}
+
+fn exposed(response: &HeaderMap) -> HeaderValue {
+    let names = response.keys().map(http::HeaderName::as_str);
+    let of_publishers = |name: &&str| EXPOSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let all = names.filter(of_publishers).fold(String::new(), |all, name| all + ", " + name);
+    let all = if all.is_empty() {
+        Ok(HeaderValue::from_static(EXPOSED))
+    } else {
+        (EXPOSED.to_owned() + &all).try_into()
+    };
+    all.unwrap_or(const { HeaderValue::from_static(EXPOSED) })
 }
 
 /// The answer to a preflight: the requested names that are allowed.

@@ -14,7 +14,6 @@ use weir_protocol::rpc::{Level, SettleAction};
 
 use super::answer::json;
 use super::call::{Call, permitted};
-use super::confirm::confirm_deadline;
 use super::from_json::wrong;
 use super::input;
 use super::publish::now_ms;
@@ -33,6 +32,7 @@ pub(super) async fn settle_and_publish(
     path: &SubscriptionPath,
     (tokens, leases): (Vec<String>, Vec<SettleLease>),
     publish: &[Box<RawValue>],
+    deadline: Option<Duration>,
 ) -> Result<Response, Problem> {
     if leases.is_empty() {
         let detail = "nothing is settled; publish to the topic itself";
@@ -42,7 +42,7 @@ pub(super) async fn settle_and_publish(
         let detail = "a lease is extended apart from a settle that publishes";
         return Err(Problem::new(ErrorCode::NotSupported, detail).with_field("extend"));
     }
-    let wait = confirm_deadline(call)?.unwrap_or(WAIT_DEFAULT);
+    let wait = deadline.unwrap_or(WAIT_DEFAULT);
     let outputs = messages(path, publish, now_ms())?;
     let topics: BTreeSet<&TopicPath> = outputs.iter().map(|(topic, _)| topic).collect();
     for TopicPath { namespace, topic, .. } in topics {

@@ -17,7 +17,7 @@ use weir_protocol::start::{Start, parse_from};
 use super::answer::json;
 use super::body::too_large;
 use super::call::Call;
-use super::confirm::idempotency_key;
+use super::confirm::{confirm_deadline, idempotency_key};
 use super::forks::moment;
 use super::from_json::from_json;
 use super::outputs;
@@ -96,6 +96,7 @@ fn shown(delivery: &Delivery, now: Instant) -> api::Delivery {
 
 pub(super) async fn settle(mut call: Call) -> Result<Response, Problem> {
     let path = path(&call)?;
+    let deadline = confirm_deadline(&call)?;
     let body = call.body(SETTLE_PUBLISH_BYTES_MAX).await?;
     let mut asked: api::Settle = from_json(&body)?;
     let publish = std::mem::take(&mut asked.publish);
@@ -105,7 +106,7 @@ pub(super) async fn settle(mut call: Call) -> Result<Response, Problem> {
     }
     let (tokens, leases) = leases_of(asked)?;
     if !publish.is_empty() {
-        return outputs::settle_and_publish(&call, &path, (tokens, leases), &publish).await;
+        return outputs::settle_and_publish(&call, &path, (tokens, leases), &publish, deadline).await;
     }
     let settled = call.edge.services.subscriptions.settle(&path, &leases).await?;
     let results: Vec<_> =

@@ -13,7 +13,7 @@ use weir_protocol::ids::PartitionId;
 use weir_protocol::ws::PayloadKind;
 
 use super::attribute;
-use super::input::rfc3339;
+use super::input::{BAGGAGE, rfc3339};
 use crate::api::Record;
 use crate::storage::Topic;
 
@@ -159,18 +159,31 @@ pub(super) fn response(record: &Stored, decoded: Option<Body>) -> Response {
     if let Some(ttl_ms) = record.headers.ttl_ms() {
         headers.insert("message-ttl-ms", HeaderValue::from(ttl_ms));
     }
-    if let Some(value) = record.key.as_ref().and_then(|key| HeaderValue::from_bytes(key).ok()) {
-        headers.insert("message-key", value);
+    let mut left_out = Vec::new();
+    match record.key.as_ref().map(|key| HeaderValue::from_bytes(key)) {
+        Some(Ok(value)) => _ = headers.insert("message-key", value),
+        Some(Err(_)) => left_out.push("message-key".to_owned()),
+        None => {}
     }
     for (name, value) in record.headers.user() {
-        let (name, value) = if name.starts_with(attribute::PREFIX) {
+        let (shown, value) = if name.starts_with(attribute::PREFIX) {
             (name.to_owned(), HeaderValue::try_from(attribute::encoded(value)))
         } else {
             (format!("message-header-{name}"), HeaderValue::from_bytes(value))
         };
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), value) {
-            headers.append(name, value);
+        match (HeaderName::try_from(&shown), value) {
+            (Ok(shown), Ok(value)) => {
+                if name == BAGGAGE {
+                    headers.insert(BAGGAGE, value.clone());
+                }
+                headers.append(shown, value);
+            }
+            _ => left_out.push(attribute::encoded(shown.as_bytes())),
         }
+    }
+    // Whoever reads a page is told of them.
+    if let Some(Ok(names)) = (!left_out.is_empty()).then(|| HeaderValue::try_from(left_out.join(", "))) {
+        headers.insert("message-left-out", names);
     }
     headers.insert("message-timestamp", HeaderValue::from(record.ts.0));
     // A payload is somebody's input: shown by a browser it must not run as a page of this origin.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use http::header::{
     CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -223,6 +225,10 @@ fn accept_key(head: &Parts) -> Result<HeaderValue, Problem> {
         return Err(Problem::invalid_header("Sec-WebSocket-Version", "13 is understood"));
     }
     let key = head.headers.get(SEC_WEBSOCKET_KEY).ok_or_else(|| no_handshake("no Sec-WebSocket-Key"))?;
+    // Sixteen bytes (section 4.2.1): whoever sends another has not made it for this handshake.
+    if !BASE64_STANDARD.decode(key).is_ok_and(|nonce| nonce.len() == 16) {
+        return Err(Problem::invalid_header("Sec-WebSocket-Key", "not 16 bytes in Base64"));
+    }
     let accept = derive_accept_key(key.as_bytes());
     HeaderValue::try_from(accept).map_err(|_| no_handshake("Sec-WebSocket-Key cannot be answered"))
 }

@@ -74,6 +74,34 @@ pub fn is_header_text(text: &[u8]) -> bool {
     text.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'))
 }
 
+/// True if HTTP can have a header of this name (a token of RFC 9110, section 5.6.2).
+#[must_use]
+pub fn is_header_name(name: &str) -> bool {
+    let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_of_token)
+}
+
+/// True if that is a `traceparent` (W3C Trace Context, section 3.2). What is none is ignored by everybody, and nobody
+/// passes it on.
+#[must_use]
+pub fn is_trace_parent(text: &str) -> bool {
+    let is_hex = |part: &str, len: usize| {
+        part.len() == len && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let is_set = |part: &str| part.bytes().any(|byte| byte != b'0');
+    let parts: Vec<&str> = text.splitn(5, '-').collect();
+    let [version, trace, parent, flags, more @ ..] = &parts[..] else { return false };
+    is_hex(version, 2)
+        && *version != "ff"
+        && is_hex(trace, 32)
+        && is_set(trace)
+        && is_hex(parent, 16)
+        && is_set(parent)
+        && is_hex(flags, 2)
+        // Later versions may say more.
+        && (more.is_empty() || *version != "00")
+}
+
 /// Encoded headers of one record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers(Bytes);

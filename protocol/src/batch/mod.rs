@@ -25,5 +25,5 @@ mod varint;
 
 pub use builder::{BatchBuilder, Compression, RecordParts};
 pub use header::{Batch, BatchError, BatchHeader, Codec, HEADER_BYTES};
-pub use headers::{Headers, HeadersBuilder, Reserved, is_header_text};
+pub use headers::{Headers, HeadersBuilder, Reserved, is_header_name, is_header_text, is_trace_parent};
 pub use record::{Record, Records};

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::{HeaderMap, Msg, Pub, RawJson};
-use crate::batch::{HeadersBuilder, Record, Reserved, is_header_text};
+use crate::batch::{HeadersBuilder, Record, Reserved, is_header_name, is_header_text, is_trace_parent};
 use crate::ids::{PartitionId, TimestampMs};
 use crate::rpc::Level;
 
@@ -39,8 +39,8 @@ pub enum ContentError {
     /// `data` with a content type that is neither JSON nor text.
     #[error("`data` is for JSON and text content types; use `b64`")]
     ContentType,
-    /// A header name that is empty or starts with a control character.
-    #[error("a header name is not empty and starts with no control character")]
+    /// A header name that no HTTP header can have.
+    #[error("a header name has letters, digits and !#$%&'*+-.^_`|~ only, and at least one")]
     HeaderName,
     /// A content type or trace context that no HTTP header could hold, or an empty content type.
     #[error("`{0}` is empty or not visible ASCII")]
@@ -95,7 +95,8 @@ impl Pub {
         headers: &mut HeadersBuilder,
     ) -> Result<(), ContentError> {
         for (name, value) in &self.h.0 {
-            headers.user(name, value.as_bytes()).map_err(|_| ContentError::HeaderName)?;
+            let named = headers.user(name, value.as_bytes()).ok().filter(|_| is_header_name(name));
+            named.ok_or(ContentError::HeaderName)?;
         }
         if let Some(content_type) = content_type {
             if content_type.is_empty() || !is_header_text(content_type.as_bytes()) {
@@ -105,6 +106,7 @@ impl Pub {
         }
         self.deliver_at.map(|at| headers.deliver_at(TimestampMs(at)));
         self.ttl_ms.map(|ttl_ms| headers.ttl_ms(ttl_ms));
+        let is_traced = self.traceparent.as_deref().is_none_or(is_trace_parent);
         for (field, which, text) in [
             ("traceparent", Reserved::TraceParent, &self.traceparent),
             ("tracestate", Reserved::TraceState, &self.tracestate),
@@ -113,7 +115,9 @@ impl Pub {
             if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
                 return Err(ContentError::HeaderText(field));
             }
-            headers.reserved(which, text.as_bytes());
+            if is_traced {
+                headers.reserved(which, text.as_bytes());
+            }
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ const PRODUCER_SEQ: Param = Param::optional(
 const IDEMPOTENCY_KEY: Param = Param::optional(
     "Idempotency-Key",
     Kind::Form(&forms::IDEMPOTENCY_KEY),
-    "Structured-field string. The same key with the same message gets the same answer; with another message \
+    "Structured-field string, or a UUID without quotes. The same key with the same message gets the same answer; with another message \
      it is 422. Not together with a producer.",
 );
 const MESSAGE_KEY: Param = Param::optional(
@@ -49,12 +49,15 @@ const MESSAGE_KEY: Param = Param::optional(
 );
 const PREFER: Param =
     Param::optional("Prefer", Kind::Text, "`return=minimal`: headers only, with 204 instead of 200 and 201.");
-const CONTENT_DIGEST: Param =
-    Param::optional("Content-Digest", Kind::Text, "RFC 9530, `sha-256`: verified against the body.");
+const CONTENT_DIGEST: Param = Param::optional(
+    "Content-Digest",
+    Kind::Text,
+    "RFC 9530, `sha-256` or `sha-512`: verified against the body.",
+);
 const TRACEPARENT: Param = Param::optional(
     "traceparent",
     Kind::Text,
-    "W3C trace context; stored with the message and shown with it.",
+    "W3C trace context; stored with the message and shown with it. What is none, or all zero, is not.",
 );
 
 const LEVEL: (&str, &str) = ("Confirm-Level", "The level reached.");
@@ -68,7 +71,11 @@ const LEFT: (&str, &str) =
 const RECEIPT: (&str, &str) = ("Confirm-Receipt", "Resolve or upgrade the confirm with it.");
 const TAIL: (&str, &str) = ("ETag", "Tag of the partition's tail, for `If-Match`.");
 const EPOCH: (&str, &str) = ("Producer-Epoch", "With a producer: its epoch.");
-const SETTLED: (&str, &str) = ("Producer-Seq", "With a producer: the last of its numbers that this settled.");
+const SETTLED: (&str, &str) = (
+    "Producer-Seq",
+    "With a producer: the highest of its numbers that was accepted, also of a duplicate (of several partitions, by the \
+     one that it went to).",
+);
 const PREFERRED: (&str, &str) = ("Preference-Applied", "`return=minimal` if that was asked for.");
 
 const PUBLISHED_HEADERS: &[(&str, &str)] = &[
@@ -158,6 +165,11 @@ pub const PUBLISH: Operation = Operation {
         CONTENT_DIGEST,
         TRACEPARENT,
         Param::optional("tracestate", Kind::Text, "W3C trace context; stored."),
+        Param::optional(
+            "baggage",
+            Kind::Text,
+            "W3C baggage; stored as the header `baggage`, up to 8,192 bytes.",
+        ),
         PREFER,
     ],
     body: Body::Required(&[

@@ -157,7 +157,9 @@ pub const READ_MESSAGE: Operation = Operation {
     summary: "Read one message",
     about: "The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`. \
             Payloads of up to 16 MiB in gzip or zstd are decoded for clients that do not accept that \
-            encoding. The key and the user headers are in `Message-Key` and `Message-Header-*`.",
+            encoding. The key and the user headers are in `Message-Key` and `Message-Header-*`; \
+            `Message-Left-Out` names those that no header can tell. With `Accept: \
+            application/cloudevents+json` it is one structured CloudEvent.",
     query: &[INCARNATION, MIN_LEVEL],
     headers: &[
         Param::optional("If-None-Match", Kind::Text, "Answer 304 if it has this tag."),
@@ -178,12 +180,18 @@ pub const READ_MESSAGE: Operation = Operation {
                 MESSAGE_CACHING,
                 ("Message-Timestamp", "When it was accepted, milliseconds since the epoch."),
                 ("Message-Key", "As published."),
+                (
+                    "Message-Left-Out",
+                    "What of the message no header can tell: names of headers as they would be here, percent-encoded \
+                     where they are none. In a page they are shown.",
+                ),
                 ("Content-Encoding", "As published; not if the payload was decoded."),
                 ("Content-Digest", "As published; not if the payload was decoded."),
                 ("Deliver-At", "As published, RFC 3339."),
                 ("Message-TTL-Ms", "As published, milliseconds."),
                 ("traceparent", "As published."),
                 ("tracestate", "As published."),
+                ("baggage", "As published."),
             ],
         },
         Answer {

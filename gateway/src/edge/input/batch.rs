@@ -1,7 +1,7 @@
 //! What a request's headers say around a batch: what is of one message is refused, and the trace is that of each.
 
 use http::HeaderMap;
-use weir_protocol::batch::{HeadersBuilder, Reserved};
+use weir_protocol::batch::{HeadersBuilder, Reserved, is_trace_parent};
 use weir_protocol::error::ErrorCode;
 
 use super::Form;
@@ -20,20 +20,20 @@ pub(in crate::edge) struct Trace {
 }
 
 impl Trace {
-    /// The trace of a request.
+    /// The trace of a request. A parent that is none is passed on by nobody, and no state without it.
     ///
     /// # Errors
     /// `invalid_header`.
     pub(in crate::edge) fn of(headers: &HeaderMap) -> Result<Self, Problem> {
-        let mut parents = headers.get_all("traceparent").iter();
-        let parent = parents.next().map(|parent| text("traceparent", parent)).transpose()?;
-        if parents.next().is_some() {
-            return Err(Problem::invalid_header("traceparent", "given twice"));
+        let parent = headers.get("traceparent").map(|parent| parent.to_str().unwrap_or_default());
+        if parent.is_some_and(|parent| !is_trace_parent(parent)) {
+            return Ok(Self::default());
         }
         // A list, which may come in several lines (RFC 9110, section 5.3).
         let states = headers.get_all("tracestate").iter().map(|state| text("tracestate", state));
         let states: Vec<_> = states.collect::<Result<_, _>>()?;
-        Ok(Self { parent, state: (!states.is_empty()).then(|| states.join(",")) })
+        let state = (!states.is_empty()).then(|| states.join(","));
+        Ok(Self { parent: parent.map(str::to_owned), state })
     }
 
     pub(super) fn add_to(&self, headers: &mut HeadersBuilder) {
@@ -129,19 +129,28 @@ mod tests {
 
     #[test]
     fn a_trace_is_one_parent_and_a_list_of_states() {
-        let trace =
-            Trace::of(&with(&[("traceparent", "00-1"), ("tracestate", "a=1"), ("tracestate", "b=2")]));
-        let trace = trace.unwrap();
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let of = |parent: &str| {
+            Trace::of(&with(&[("traceparent", parent), ("tracestate", "a=1"), ("tracestate", "b=2")]))
+                .unwrap()
+        };
+        let trace = of(parent);
         let mut line = BatchLine::default();
         trace.fill(&mut line);
         assert_eq!(
             (line.traceparent.as_deref(), line.tracestate.as_deref()),
-            (Some("00-1"), Some("a=1,b=2"))
+            (Some(parent), Some("a=1,b=2"))
         );
         let mut own = BatchLine { traceparent: Some("00-2".into()), ..BatchLine::default() };
         trace.fill(&mut own);
         assert_eq!((own.traceparent.as_deref(), own.tracestate), (Some("00-2"), None));
-        assert!(Trace::of(&with(&[("traceparent", "00-1"), ("traceparent", "00-2")])).is_err());
+        for none in
+            ["00-1", "", &parent.replace("00-", "ff-"), &parent.to_uppercase(), &format!("{parent}-x")]
+        {
+            let none = of(none);
+            assert_eq!((none.parent, none.state), (None, None), "nobody passes it on");
+        }
+        assert!(of(&format!("{parent}-x").replacen("00", "01", 1)).parent.is_some(), "a later version");
     }
 
     #[test]

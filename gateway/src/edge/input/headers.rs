@@ -2,18 +2,19 @@
 
 use std::borrow::Cow;
 
+use aws_lc_rs::digest::{SHA256, SHA512, digest};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use weir_protocol::batch::{HeadersBuilder, Reserved};
+use weir_protocol::batch::{HeadersBuilder, Reserved, is_header_text};
 use weir_protocol::decimal::decimal;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
 use weir_protocol::limits::KEY_BYTES_MAX;
 
 use super::super::repeated;
-use super::batch::is_plain;
+use super::batch::{Trace, is_plain};
 use super::{NOT_A_TIME, time_ms};
 use crate::api::Problem;
 use crate::edge::attribute;
@@ -24,8 +25,10 @@ const OF_THE_BODY: [(&str, Reserved); 3] = [
     ("content-encoding", Reserved::ContentEncoding),
     ("content-digest", Reserved::Digest),
 ];
-const OF_THE_REQUEST: [(&str, Reserved); 2] =
-    [("traceparent", Reserved::TraceParent), ("tracestate", Reserved::TraceState)];
+/// What goes with a trace (W3C Baggage). It is stored as a header of the message.
+pub(in crate::edge) const BAGGAGE: &str = "baggage";
+/// What everybody has to pass on of it; more is dropped.
+const BAGGAGE_BYTES_MAX: usize = 8_192;
 
 /// The message that headers and body make. `now_ms` is what delays count from.
 ///
@@ -57,7 +60,7 @@ pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) ->
 /// `invalid_header` by name, `too_large` for a key.
 pub(super) fn around(headers: &HeaderMap, now_ms: u64) -> Result<(HeadersBuilder, Option<Bytes>), Problem> {
     let mut stored = HeadersBuilder::default();
-    add_reserved(&mut stored, &OF_THE_REQUEST, headers);
+    Trace::of(headers)?.add_to(&mut stored);
     if let Some(at) = deliver_at(headers, now_ms)? {
         stored.deliver_at(at);
     }
@@ -69,6 +72,14 @@ pub(super) fn around(headers: &HeaderMap, now_ms: u64) -> Result<(HeadersBuilder
         if let Some(user) = name.as_str().strip_prefix("message-header-") {
             add_user(&mut stored, name, user, value.as_bytes())?;
         }
+    }
+    let baggage =
+        repeated::list(headers, BAGGAGE).filter(|_| !headers.contains_key("message-header-baggage"));
+    if let Some(baggage) =
+        baggage.filter(|baggage| is_header_text(baggage) && baggage.len() <= BAGGAGE_BYTES_MAX)
+    {
+        let added = stored.user(BAGGAGE, &baggage);
+        added.map_err(|why| Problem::invalid_header(BAGGAGE, why))?;
     }
     let key = headers.get("message-key").map(|key| key_of("message-key", key.as_bytes())).transpose()?;
     Ok((stored, key))
@@ -140,17 +151,22 @@ fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Proble
 /// `digest_mismatch`, or `invalid_header` for an algorithm that is not understood.
 pub(in crate::edge) fn check_digest(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
     let Some(text) = repeated::list(headers, "content-digest") else { return Ok(()) };
-    let digests = std::str::from_utf8(&text).unwrap_or_default().split(',').map(str::trim);
-    // A dictionary (RFC 8941): of what is in it twice the last counts.
-    let sha256 = digests.filter_map(|digest| digest.strip_prefix("sha-256=:")?.strip_suffix(':')).next_back();
-    let Some(stated) = sha256 else {
-        return Err(Problem::invalid_header("Content-Digest", "sha-256=:base64: is understood"));
-    };
-    let computed = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body);
-    if BASE64_STANDARD.decode(stated).is_ok_and(|stated| stated == computed.as_ref()) {
-        return Ok(());
+    let digests: Vec<_> = std::str::from_utf8(&text).unwrap_or_default().split(',').map(str::trim).collect();
+    let mut is_verified = false;
+    for (name, algorithm) in [("sha-256", &SHA256), ("sha-512", &SHA512)] {
+        let of = |digest: &'_ str| {
+            Some(digest.strip_prefix(name)?.strip_prefix("=:")?.strip_suffix(':')?.to_owned())
+        };
+        // A dictionary (RFC 8941): of what is in it twice the last counts.
+        let Some(stated) = digests.iter().rev().find_map(|digest| of(digest)) else { continue };
+        let computed = digest(algorithm, body);
+        if !BASE64_STANDARD.decode(stated).is_ok_and(|stated| stated == computed.as_ref()) {
+            return Err(Problem::new(ErrorCode::DigestMismatch, format!("the body's {name} is another")));
+        }
+        is_verified = true;
     }
-    Err(Problem::new(ErrorCode::DigestMismatch, "the body's sha-256 is another"))
+    let why = "sha-256=:base64: and sha-512=:base64: are understood";
+    if is_verified { Ok(()) } else { Err(Problem::invalid_header("Content-Digest", why)) }
 }
 
 #[cfg(test)]
@@ -202,6 +218,9 @@ mod tests {
         assert_eq!(record.key.as_deref(), Some(b"a b" as &[u8]));
         for (name, value) in [
             ("ce-subject", "%C0%A0"),
+            ("ce-subject", ""),
+            ("ce-time", "yesterday"),
+            ("ce-dataschema", "order"),
             ("ce-id", ""),
             ("ce-source", ""),
             ("ce-type", "\"\""),
@@ -219,9 +238,6 @@ mod tests {
         for (name, value) in [
             ("deliver-at", "soon"),
             ("deliver-at", "1969-12-31T23:59:59.9999Z"),
-            ("ce-subject", ""),
-            ("ce-time", "yesterday"),
-            ("ce-dataschema", "order"),
             ("content-type", ""),
             ("deliver-delay-ms", "-1"),
             ("deliver-delay-ms", "99999999999999"),
@@ -237,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_verified_among_others() {
-        let right = "sha-512=:AAAA:, sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:";
+        let right = "md5=:AAAA:, sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:";
         assert!(check_digest(&with(&[("content-digest", right)]), b"hello").is_ok());
         let lines = right
             .split(", ")
@@ -253,5 +269,15 @@ mod tests {
             check_digest(&with(&[("content-digest", "md5=:x:")]), b"").unwrap_err().code,
             "invalid_header"
         );
+        let long = "sha-512=:m3HSJL1i83hdltRq0+o9czGb+8KJDKra4t/3JRlnPKcjI8PZm6XBHXx6zG4UuMXaDEZjR1wuXDre9G9zvN7AQw==:";
+        for (digest, is_right) in [
+            (long.to_owned(), true),
+            (format!("{right}, {long}"), true),
+            (long.replace("m3HS", "m4HS"), false),
+            (format!("{right}, sha-512=:AAAA:"), false),
+        ] {
+            let checked = check_digest(&with(&[("content-digest", &digest)]), b"hello");
+            assert_eq!(checked.is_ok(), is_right, "{digest}");
+        }
     }
 }

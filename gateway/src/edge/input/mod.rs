@@ -20,7 +20,7 @@ use crate::api::Problem;
 use crate::service::publish::{Content, NewRecord};
 
 pub(super) use batch::{Trace, check_batch_headers, check_not_encoded};
-pub(super) use headers::{check_digest, message};
+pub(super) use headers::{BAGGAGE, check_digest, message};
 pub(super) use ndjson::record;
 
 /// The forms of a batch.

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use memchr::memchr_iter;
-use weir_protocol::batch::{HeadersBuilder, Reserved};
+use weir_protocol::batch::{HeadersBuilder, Reserved, is_header_name, is_trace_parent};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
 use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
@@ -99,8 +99,14 @@ pub(in crate::edge) fn record(
         headers.ttl_ms(ttl_ms);
     }
     for (name, value) in &line.headers {
+        if !is_header_name(name) {
+            let why =
+                format!("{name:?} is no name of a header: letters, digits and !#$%&'*+-.^_`|~ are allowed");
+            return Err(("headers", why));
+        }
         headers.user(name, value.as_bytes()).map_err(|why| ("headers", format!("{name}: {why}")))?;
     }
+    let is_traced = line.traceparent.as_deref().is_none_or(is_trace_parent);
     for (field, which, text) in [
         ("traceparent", Reserved::TraceParent, &line.traceparent),
         ("tracestate", Reserved::TraceState, &line.tracestate),
@@ -110,7 +116,10 @@ pub(in crate::edge) fn record(
         if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
             return Err((field, "not visible ASCII".to_owned()));
         }
-        headers.reserved(which, text.as_bytes());
+        // Nobody passes on what is none, nor a state without it.
+        if is_traced {
+            headers.reserved(which, text.as_bytes());
+        }
     }
     let unnamed = (!is_named).then_some(unnamed);
     Ok(NewRecord { key: line.key.map(Bytes::from), headers: headers.finish(), value, unnamed })
@@ -171,6 +180,9 @@ mod tests {
             ("{\"data\":1,\"headers\":{\"\":\"x\"}}", "malformed", "headers"),
             ("{\"data\":1,\"headers\":{\"x\":\"1\",\"x\":\"2\"}}", "malformed", "duplicate field `x`"),
             ("{\"data\":1,\"data\":2}", "malformed", "duplicate field `data`"),
+            ("{\"data\":1,\"headers\":{\"a b\":\"\"}}", "malformed", "headers: \"a b\" is no name"),
+            ("{\"data\":1,\"headers\":{\"a\\n\":\"\"}}", "malformed", "is no name"),
+            ("{\"data\":1,\"headers\":{\"\":\"\"}}", "malformed", "is no name"),
             ("{\"data\":1,\"ttl_ms\":0}", "malformed", "ttl_ms: at least 1"),
             ("{\"data\":1,\"ttl_ms\":9007199254740992}", "malformed", "ttl_ms: at most"),
         ] {

@@ -107,14 +107,24 @@ fn a_publish_becomes_the_record_that_is_delivered() {
     );
     let msg = record(&headers, content.key.as_deref(), &content.value);
     assert_eq!((msg.h, msg.key, msg.data), (publish.h.clone(), publish.key.clone(), publish.data.clone()));
-    let traced = Pub { traceparent: Some("00-1".into()), tracestate: Some("a=b".into()), ..publish.clone() };
-    let mut headers = HeadersBuilder::default();
-    traced.add_headers(None, &mut headers).unwrap();
-    let headers = headers.finish();
-    assert_eq!((headers.trace_parent(), headers.trace_state()), (Some("00-1"), Some("a=b")));
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (parent, is_kept) in
+        [(trace, true), ("00-1", false), (&trace.replace("b7ad6b7169203331", "0000000000000000"), false)]
+    {
+        let traced =
+            Pub { traceparent: Some(parent.into()), tracestate: Some("a=b".into()), ..publish.clone() };
+        let mut headers = HeadersBuilder::default();
+        traced.add_headers(None, &mut headers).unwrap();
+        let headers = headers.finish();
+        let kept = is_kept.then_some((trace, "a=b")).unzip();
+        assert_eq!((headers.trace_parent(), headers.trace_state()), kept, "{parent}");
+    }
     let broken = Pub { tracestate: Some("a\nb".into()), ..publish.clone() };
     let refused = broken.add_headers(None, &mut HeadersBuilder::default());
     assert_eq!(refused, Err(ContentError::HeaderText("tracestate")));
-    let unnamed = Pub { h: HeaderMap(vec![("\u{1}".into(), String::new())]), ..publish };
-    assert_eq!(unnamed.add_headers(None, &mut HeadersBuilder::default()), Err(ContentError::HeaderName));
+    for name in ["\u{1}", "", "a b", "a:", "größe", "a\n"] {
+        let unnamed = Pub { h: HeaderMap(vec![(name.into(), String::new())]), ..publish.clone() };
+        let refused = unnamed.add_headers(None, &mut HeadersBuilder::default());
+        assert_eq!(refused, Err(ContentError::HeaderName), "{name:?}");
+    }
 }
