@@ -647,7 +647,7 @@ export interface paths {
         };
         /**
          * Read one message
-         * @description The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`. Payloads of up to 16 MiB in gzip or zstd are decoded for clients that do not accept that encoding. The key and the user headers are in `Message-Key` and `Message-Header-*`.
+         * @description The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`. Payloads of up to 16 MiB in gzip or zstd are decoded for clients that do not accept that encoding. The key and the user headers are in `Message-Key` and `Message-Header-*`; `Message-Left-Out` names those that no header can tell. With `Accept: application/cloudevents+json` it is one structured CloudEvent.
          *
          *     Needs the grant `subscribe`.
          */
@@ -791,7 +791,10 @@ export interface components {
              *     neither JSON nor text), `application/octet-stream` with `data_base64`.
              */
             content_type?: string | null;
-            /** @description The payload as a JSON value; with a `text/*` content type a string is its text. */
+            /**
+             * @description The payload as a JSON value; with the content type of a text (`text/*`, XML and others, as in a page) it is a
+             *     string, which means its text.
+             */
             data?: unknown;
             /** @description The payload in Base64. */
             data_base64?: string | null;
@@ -832,6 +835,11 @@ export interface components {
             /** @description Why. */
             problem: components["schemas"]["Problem"];
         };
+        /**
+         * @description Which caches may keep what never changes.
+         * @enum {string}
+         */
+        Cache: "private" | "public";
         /**
          * @description An event in the JSON format of CloudEvents 1.0. What else it has are extension attributes: texts, numbers
          *     and booleans with names of `a`–`z` and `0`–`9`. At most one of `data` and `data_base64`; `null` is as if
@@ -1467,6 +1475,8 @@ export interface components {
             auto_create: boolean;
             /** @description Browser origins that may use it, exact (`https://app.example`). */
             cors_origins: string[];
+            /** @description `cache` of topics that are made in it and say nothing. */
+            cache: components["schemas"]["Cache"];
             /**
              * Format: int64
              * @description From 1, raised by every change. Also in the `ETag`.
@@ -1486,6 +1496,8 @@ export interface components {
             auto_create?: boolean | null;
             /** @description Browser origins that may use it, as browsers send them. */
             cors_origins?: string[] | null;
+            /** @description `cache` of topics that are made in it from now on and say nothing. */
+            cache?: components["schemas"]["Cache"] | null;
         };
         /** @description What an administrator sets. Fields that are left out take their default. */
         NamespaceSettings: {
@@ -1499,6 +1511,11 @@ export interface components {
              *     There is no wildcard.
              */
             cors_origins?: string[] | null;
+            /**
+             * @description `cache` of topics that are made in it and say nothing; it changes none that is there. `private` by default.
+             * @default private
+             */
+            cache: components["schemas"]["Cache"] | null;
         };
         /** @description Where to read on. */
         Next: number | string;
@@ -1529,7 +1546,10 @@ export interface components {
             };
             /** @description Content type; by default as in a batch line. */
             content_type?: string | null;
-            /** @description The payload as a JSON value; with a `text/*` content type a string is its text. */
+            /**
+             * @description The payload as a JSON value; with the content type of a text (`text/*`, XML and others, as in a page) it is a
+             *     string, which means its text.
+             */
             data?: unknown;
             /** @description The payload in Base64. */
             data_base64?: string | null;
@@ -2017,7 +2037,10 @@ export interface components {
             traceparent?: string;
             /** @description W3C trace context, vendor part. */
             tracestate?: string;
-            /** @description The JSON value of a JSON payload, digit for digit; the text of a `text/*` payload. */
+            /**
+             * @description The JSON value of a JSON payload, digit for digit; the text of one whose content type says that it is text, if it
+             *     is UTF-8: `text/*`, `application/x-www-form-urlencoded`, XML, YAML, JavaScript and GraphQL.
+             */
             data?: unknown;
             /** @description Any other payload. */
             data_base64?: string;
@@ -2764,8 +2787,8 @@ export interface components {
              */
             partitions: number;
             /**
-             * @description Content type of messages whose publisher names none. JSON values keep `application/json` unless this is a JSON
-             *     or `text/*` type; record batches that a client built are stored as they are.
+             * @description Content type of messages whose publisher names none. JSON values keep `application/json` unless this is the
+             *     type of JSON or of text; record batches that a client built are stored as they are.
              * @example application/json
              */
             content_type: string | null;
@@ -2798,6 +2821,11 @@ export interface components {
             ttl_ms: number | null;
             /** @description No more records are accepted. */
             closed: boolean;
+            /**
+             * @description Which caches may keep what never changes: `private`, those of browsers, or `public`, those of proxies and
+             *     CDNs too, which give it to whoever asks them. By default what the namespace said when the topic was made.
+             */
+            cache: components["schemas"]["Cache"];
         };
         /** @description A page of topics, in name order. */
         TopicPage: {
@@ -2834,6 +2862,8 @@ export interface components {
             ttl_ms?: number | null;
             /** @description No more records are accepted. */
             closed?: boolean | null;
+            /** @description Which caches may keep what never changes. What they keep already they keep. */
+            cache?: components["schemas"]["Cache"] | null;
         };
         /** @description What an administrator sets. Fields that are left out take their default. */
         TopicSettings: {
@@ -2844,8 +2874,8 @@ export interface components {
              */
             partitions: number | null;
             /**
-             * @description Content type of messages whose publisher names none. JSON values keep `application/json` unless this is a JSON
-             *     or `text/*` type; record batches that a client built are stored as they are.
+             * @description Content type of messages whose publisher names none. JSON values keep `application/json` unless this is the
+             *     type of JSON or of text; record batches that a client built are stored as they are.
              * @example application/json
              */
             content_type?: string | null;
@@ -2889,6 +2919,12 @@ export interface components {
              * @default false
              */
             closed: boolean | null;
+            /**
+             * @description Which caches may keep what never changes: `private`, those of browsers, or `public`, those of proxies and
+             *     CDNs too, which give it to whoever asks them. By default what the namespace said when the topic was made.
+             * @default private
+             */
+            cache: components["schemas"]["Cache"] | null;
         };
         /** @description What a topic takes of the object store. An estimate: objects are shared with other topics, by bytes. */
         TopicStorage: {
@@ -4624,7 +4660,7 @@ export interface operations {
                 "Producer-Epoch"?: number;
                 /** @description The producer's number of this message (of a batch, of its first message), counted from 0 in each epoch without gaps. */
                 "Producer-Seq"?: number;
-                /** @description Structured-field string. The same key with the same message gets the same answer; with another message it is 422. Not together with a producer. */
+                /** @description Structured-field string, or a UUID without quotes. The same key with the same message gets the same answer; with another message it is 422. Not together with a producer. */
                 "Idempotency-Key"?: string;
                 /** @description Append only if the tail has this tag, or one of these, which must be of one partition; otherwise 412. `*`: only if the topic exists. A weak tag is refused. */
                 "If-Match"?: string;
@@ -4636,12 +4672,14 @@ export interface operations {
                 "Deliver-At"?: string;
                 /** @description The same, in milliseconds from now. */
                 "Deliver-Delay-Ms"?: number;
-                /** @description RFC 9530, `sha-256`: verified against the body. */
+                /** @description RFC 9530, `sha-256` or `sha-512`: verified against the body. */
                 "Content-Digest"?: string;
-                /** @description W3C trace context; stored with the message and shown with it. */
+                /** @description W3C trace context; stored with the message and shown with it. What is none, or all zero, is not. */
                 traceparent?: string;
                 /** @description W3C trace context; stored. */
                 tracestate?: string;
+                /** @description W3C baggage; stored as the header `baggage`, up to 8,192 bytes. */
+                baggage?: string;
                 /** @description `return=minimal`: headers only, with 204 instead of 200 and 201. */
                 Prefer?: string;
             };
@@ -4682,7 +4720,7 @@ export interface operations {
                     "Preference-Applied"?: string;
                     /** @description With a producer: its epoch. */
                     "Producer-Epoch"?: string;
-                    /** @description With a producer: the last of its numbers that this settled. */
+                    /** @description With a producer: the highest of its numbers that was accepted, also of a duplicate (of several partitions, by the one that it went to). */
                     "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
@@ -4715,7 +4753,7 @@ export interface operations {
                     "Preference-Applied"?: string;
                     /** @description With a producer: its epoch. */
                     "Producer-Epoch"?: string;
-                    /** @description With a producer: the last of its numbers that this settled. */
+                    /** @description With a producer: the highest of its numbers that was accepted, also of a duplicate (of several partitions, by the one that it went to). */
                     "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
@@ -4748,7 +4786,7 @@ export interface operations {
                     "Preference-Applied"?: string;
                     /** @description With a producer: its epoch. */
                     "Producer-Epoch"?: string;
-                    /** @description With a producer: the last of its numbers that this settled. */
+                    /** @description With a producer: the highest of its numbers that was accepted, also of a duplicate (of several partitions, by the one that it went to). */
                     "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
@@ -4781,7 +4819,7 @@ export interface operations {
                     "Preference-Applied"?: string;
                     /** @description With a producer: its epoch. */
                     "Producer-Epoch"?: string;
-                    /** @description With a producer: the last of its numbers that this settled. */
+                    /** @description With a producer: the highest of its numbers that was accepted, also of a duplicate (of several partitions, by the one that it went to). */
                     "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
@@ -4849,10 +4887,14 @@ export interface operations {
                     ETag?: string;
                     /** @description As published. */
                     "Message-Key"?: string;
+                    /** @description What of the message no header can tell: names of headers as they would be here, percent-encoded where they are none. In a page they are shown. */
+                    "Message-Left-Out"?: string;
                     /** @description As published, milliseconds. */
                     "Message-TTL-Ms"?: string;
                     /** @description When it was accepted, milliseconds since the epoch. */
                     "Message-Timestamp"?: string;
+                    /** @description As published. */
+                    baggage?: string;
                     /** @description As published. */
                     traceparent?: string;
                     /** @description As published. */
@@ -4860,6 +4902,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/cloudevents+json": components["schemas"]["CloudEvent"];
                     "application/octet-stream": string;
                     "application/json": unknown;
                     "text/plain": string;
@@ -4907,7 +4950,7 @@ export interface operations {
                 "Producer-Epoch"?: number;
                 /** @description The producer's number of this message (of a batch, of its first message), counted from 0 in each epoch without gaps. */
                 "Producer-Seq"?: number;
-                /** @description RFC 9530, `sha-256`: verified against the body. */
+                /** @description RFC 9530, `sha-256` or `sha-512`: verified against the body. */
                 "Content-Digest"?: string;
                 /** @description W3C trace context; stored with each line and event that has none. Record batches are stored unchanged. */
                 traceparent?: string;
@@ -4950,7 +4993,7 @@ export interface operations {
                     "Preference-Applied"?: string;
                     /** @description With a producer: its epoch. */
                     "Producer-Epoch"?: string;
-                    /** @description With a producer: the last of its numbers that this settled. */
+                    /** @description With a producer: the highest of its numbers that was accepted, also of a duplicate (of several partitions, by the one that it went to). */
                     "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
@@ -4981,7 +5024,7 @@ export interface operations {
                     "Preference-Applied"?: string;
                     /** @description With a producer: its epoch. */
                     "Producer-Epoch"?: string;
-                    /** @description With a producer: the last of its numbers that this settled. */
+                    /** @description With a producer: the highest of its numbers that was accepted, also of a duplicate (of several partitions, by the one that it went to). */
                     "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
@@ -5012,7 +5055,7 @@ export interface operations {
                     "Preference-Applied"?: string;
                     /** @description With a producer: its epoch. */
                     "Producer-Epoch"?: string;
-                    /** @description With a producer: the last of its numbers that this settled. */
+                    /** @description With a producer: the highest of its numbers that was accepted, also of a duplicate (of several partitions, by the one that it went to). */
                     "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
@@ -5041,7 +5084,7 @@ export interface operations {
                     "Preference-Applied"?: string;
                     /** @description With a producer: its epoch. */
                     "Producer-Epoch"?: string;
-                    /** @description With a producer: the last of its numbers that this settled. */
+                    /** @description With a producer: the highest of its numbers that was accepted, also of a duplicate (of several partitions, by the one that it went to). */
                     "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;

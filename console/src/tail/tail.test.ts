@@ -370,7 +370,13 @@ describe('session', () => {
     expect(gateway.status().phase).toBe('waiting');
     gateway.timers.at(-1)?.callback();
     gateway.open();
-    expect(gateway.socket().sent[0]).toEqual({ t: 'hello', v: 1, client: 'console/0.1', batch: true, resume: null });
+    expect(gateway.socket().sent[0]).toEqual({
+      t: 'hello',
+      v: 1,
+      client: 'console/0.1',
+      batch: true,
+      resume: null,
+    });
     expect(gateway.socket().sent[1]).toMatchObject({ t: 'sub', from: 'latest' });
     gateway.say(gateway.msg(6, 0));
     expect(gateway.rows.map((row) => row.kind)).toEqual(['message', 'gap', 'message']);

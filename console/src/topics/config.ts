@@ -35,6 +35,7 @@ export const DEFAULTS: TopicConfig = {
   dedupe: { window_ms: 600_000 },
   ttl_ms: null,
   closed: false,
+  cache: 'private',
 };
 
 export function draftOf(config: TopicConfig): Draft {
