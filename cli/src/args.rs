@@ -426,7 +426,8 @@ pub(crate) struct ConfigFields {
     /// `key`: keep only the newest message of each key, some time after it is in the object store; `none`: keep all
     #[arg(long, value_name = "HOW", value_parser = ["none", "key"])]
     pub(crate) compaction: Option<String>,
-    /// `public`: proxies and CDNs may keep what never changes, and give it to whoever asks them; `private`: only clients may
+    /// `public`: proxies and CDNs may keep what never changes, and give it to whoever asks them; `private`: only
+    /// clients may
     #[arg(long, value_name = "WHOSE", value_parser = ["private", "public"])]
     pub(crate) cache: Option<String>,
     /// Confirm level of publishes that name none

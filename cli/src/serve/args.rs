@@ -245,12 +245,12 @@ pub(crate) struct EdgeArgs {
     #[arg(long, env = "WEIR_INSECURE_PUBLIC", value_parser = BoolishValueParser::new())]
     pub(crate) insecure_public: bool,
     /// All requests come through a proxy, which keeps out whoever may not do everything here; what it says in
-    /// X-Forwarded-Host, -Proto and -Prefix is believed, so it must set or remove these. Without this, what comes through
-    /// a proxy is refused [default: false]
+    /// X-Forwarded-Host, -Proto and -Prefix is believed, so it must set or remove these. Without this, what comes
+    /// through a proxy is refused [default: false]
     #[arg(long, env = "WEIR_BEHIND_PROXY", value_parser = BoolishValueParser::new())]
     pub(crate) behind_proxy: bool,
-    /// Path below which a proxy serves this gateway, as /weir, whether the proxy takes it off or not; X-Forwarded-Prefix
-    /// goes before it with --behind-proxy [default: none]
+    /// Path below which a proxy serves this gateway, as /weir, whether the proxy takes it off or not;
+    /// X-Forwarded-Prefix goes before it with --behind-proxy [default: none]
     #[arg(long, env = "WEIR_BASE_PATH", default_value = "", hide_default_value = true, value_name = "PATH")]
     pub(crate) base_path: String,
     /// Name that clients may address this gateway by, besides localhost and the listening address; repeatable, or
@@ -383,8 +383,8 @@ pub(crate) struct NodeArgs {
     /// What the object store charges.
     #[command(flatten)]
     pub(crate) prices: PriceArgs,
-    /// Where the node listens for gateways; unless --advertise says otherwise, an address that they can reach. Port 0 takes
-    /// a free one
+    /// Where the node listens for gateways; unless --advertise says otherwise, an address that they can reach.
+    /// Port 0 takes a free one
     #[arg(long, env = "WEIR_NODE_LISTEN", default_value = "127.0.0.1:7070", value_name = "ADDR", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// What gateways are told to connect to, where that is not --listen: a host and a port that they can reach

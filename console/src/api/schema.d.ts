@@ -2038,8 +2038,8 @@ export interface components {
             /** @description W3C trace context, vendor part. */
             tracestate?: string;
             /**
-             * @description The JSON value of a JSON payload, digit for digit; the text of one whose content type says that it is text, if it
-             *     is UTF-8: `text/*`, `application/x-www-form-urlencoded`, XML, YAML, JavaScript and GraphQL.
+             * @description The JSON value of a JSON payload, digit for digit; the text of one whose content type says that it is
+             *     text, if it is UTF-8: `text/*`, `application/x-www-form-urlencoded`, XML, YAML, JavaScript and GraphQL.
              */
             data?: unknown;
             /** @description Any other payload. */

@@ -67,8 +67,8 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub tracestate: Option<String>,
-    /// The JSON value of a JSON payload, digit for digit; the text of one whose content type says that it is text, if it
-    /// is UTF-8: `text/*`, `application/x-www-form-urlencoded`, XML, YAML, JavaScript and GraphQL.
+    /// The JSON value of a JSON payload, digit for digit; the text of one whose content type says that it is
+    /// text, if it is UTF-8: `text/*`, `application/x-www-form-urlencoded`, XML, YAML, JavaScript and GraphQL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub data: Option<Box<serde_json::value::RawValue>>,

@@ -1,8 +1,9 @@
 //! Bodies in HTTP/1 that come back to their connection where nobody has read them to their end.
 //!
-//! What is left of one stands before the next request. The library then closes the connection behind the answer, and says
-//! nothing of it there: whoever sends another request on it finds it closed, and if that was no repeatable one, may not
-//! send it again. So what is left is taken where it is little, and else the answer says that the connection ends.
+//! What is left of one stands before the next request. The library then closes the connection behind the answer,
+//! and says nothing of it there: whoever sends another request on it finds it closed, and if that was no
+//! repeatable one, may not send it again. So what is left is taken where it is little, and else the answer says
+//! that the connection ends.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -12,8 +12,8 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// Why an attribute may not have this value (sections 3.1.1 and 3.1.2 of the specification). Readers refuse a whole page
-/// for one that is wrong.
+/// Why an attribute may not have this value (sections 3.1.1 and 3.1.2 of the specification). Readers refuse a
+/// whole page for one that is wrong.
 ///
 /// # Errors
 /// The reason.
