@@ -409,3 +409,33 @@ fn two_that_pull_share_a_stream_and_who_is_silent_loses_its_share() {
     assert_eq!((count, &seen["totals"]["unsettled"]), (60, &json!(0)));
     assert_eq!(readers(&mut http), BTreeMap::from([("a".into(), 4)]));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_died_is_given_nothing_and_what_it_had_is_free_after_the_lease() {
+    let (_dir, product, mut http) = started();
+    for topic in ["orders", "returns"] {
+        done(&mut http, &format!("PUT /v1/topics/{topic}"), &json!({"partitions": 3}));
+    }
+    let config = json!({"mode": "stream", "topics": ["orders", "returns"], "lease_ms": 6_000});
+    done(&mut http, "PUT /v1/subscriptions/tail", &config);
+    let (stop, log) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Log::default())));
+    let publisher = publisher(&product.address, &stop);
+    let _a = Reader::start(&product.address, FORMS[0], "a", &log).await;
+    let b = Reader::start(&product.address, FORMS[1], "b", &log).await;
+    let c = Reader::start(&product.address, FORMS[0], "c", &log).await;
+    shared(&mut http, &log, &["a", "b", "c"], vec![2, 2, 2], SOON).await;
+    b.kill().await;
+    // The gateway has heard of it once nobody is read for there.
+    let begin = Instant::now();
+    c.leave().await;
+    let of_a = || lock(&log).reads["a"].len();
+    while of_a() < 4 {
+        assert!(begin.elapsed() < SOON, "{} partitions", of_a());
+        sleep(Duration::from_millis(20)).await;
+    }
+    lock(&log).reads.remove("b");
+    // A lease, and not half a minute.
+    shared(&mut http, &log, &["a"], vec![6], SOON).await;
+    stop.store(true, Ordering::Relaxed);
+    publisher.join().unwrap();
+}

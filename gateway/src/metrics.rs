@@ -207,7 +207,7 @@ impl Bounds {
         ]
     }
 
-    fn feeds(&self) -> [Made; 9] {
+    fn feeds(&self) -> [Made; 11] {
         let feeds = self.services.reader.feed_metrics();
         let (awaited, awaited_max) = self.services.reader.awaited();
         [
@@ -224,6 +224,16 @@ impl Bounds {
                 "weir_gateway_feed_bytes_max",
                 "Bytes beyond which feeds hold nothing for slower readers.",
                 feeds.bytes_max,
+            ),
+            gauge(
+                "weir_gateway_feed_text_bytes",
+                "Bytes of JSON that feeds hold for all readers.",
+                feeds.text_bytes.0,
+            ),
+            gauge(
+                "weir_gateway_feed_text_bytes_max",
+                "Bytes of JSON beyond which each reader makes its own.",
+                feeds.text_bytes.1,
             ),
             counter(
                 "weir_gateway_feed_batches_total",

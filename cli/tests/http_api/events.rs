@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::product::Connection;
+use super::product::{Connection, Product};
 use super::{Api, LINES};
 
 /// Reads `count` messages of an event stream: their payloads and the last id.
@@ -183,4 +183,43 @@ fn a_follower_is_told_to_go_when_the_gateway_stops() {
         lines.push(line);
     }
     assert!(lines.iter().any(|line| line == "event: goaway"), "{lines:?}");
+}
+
+#[test]
+fn what_was_told_to_be_firm_does_not_come_again_however_many_partitions_there_are() {
+    let mut api = Api::with_topic("wide", "{\"partitions\":20,\"deliver_from\":\"memory\"}");
+    let follow = |address: &str, headers: &[(&str, &str)]| {
+        let mut events = Connection::open(address).unwrap();
+        let accept = [headers, &[("Accept", "text/event-stream")]].concat();
+        events.send("GET /v1/topics/wide/messages", &accept, b"").unwrap();
+        assert_eq!(events.head().unwrap().0, 200);
+        events
+    };
+    let mut events = follow(&api._product.address, &[]);
+    let message = [("Content-Type", "application/json")];
+    for _ in 0..30 {
+        assert_eq!(api.send("POST /v1/topics/wide/messages", &message, b"1").status, 201);
+    }
+    events.patience(Duration::from_secs(1));
+    let (mut id, mut is_firm, mut messages) = (String::new(), false, 0);
+    while let Ok(line) = events.line() {
+        match line.split_once(": ") {
+            Some(("id", text)) => text.clone_into(&mut id),
+            Some(("event", name)) => is_firm |= name == "firm",
+            Some(("data", data)) => messages += u64::from(data.contains("\"offset\"")),
+            _ => {}
+        }
+    }
+    assert_eq!((messages, is_firm), (30, true));
+    // Another start has another term: what is not known to be firm is taken back.
+    api._product.kill();
+    let product = Product::start(api._dir.path());
+    let mut events = follow(&product.address, &[("Last-Event-ID", &id)]);
+    let mut told = Vec::new();
+    while told.len() < 20 {
+        let line = events.line().unwrap();
+        told.extend(line.strip_prefix("event: ").map(str::to_owned));
+        assert!(!line.contains("\"offset\""), "it comes again: {line}");
+    }
+    assert!(told.iter().all(|name| name == "caught-up"), "{told:?}");
 }

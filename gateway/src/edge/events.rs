@@ -9,20 +9,23 @@ mod begin;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::future::{pending, select_all};
+use futures_util::future::{BoxFuture, pending, select_all};
 use futures_util::stream::{Stream, unfold};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep};
 use ulid::Ulid;
+use weir_protocol::batch::{BatchError, Record};
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Incarnation, Offset, PartitionId, TopicPath};
+use weir_protocol::ids::{Incarnation, Offset, PartitionId, Term, TopicPath};
 use weir_protocol::limits::SSE_TOPICS_MAX;
 use weir_protocol::rpc::Credit;
 
@@ -33,7 +36,8 @@ use super::{read, record};
 use crate::api::Problem;
 use crate::service::ServiceError;
 use crate::service::read::{
-    Awaited, Cursor, PartitionOf, Reader, RecordSlice, StartAt, Subscribe, Subscription, SubscriptionEvent,
+    Awaited, Cursor, Parcel, PartitionOf, Reader, RecordSlice, StartAt, Subscribe, Subscription,
+    SubscriptionEvent, TextForm, Texts,
 };
 use crate::storage::Topic;
 use begin::{Begun, begin};
@@ -108,7 +112,10 @@ async fn respond(
         taken: Credit::default(),
         buffer,
         is_short: true,
-        drain: call.edge.drain.clone(),
+        raised: buffer,
+        drained: drained(call.edge.drain.clone()),
+        keep_alive: Box::pin(sleep(KEEP_ALIVE)),
+        said_at: Instant::now(),
         is_over: false,
         request_id: call.request_id,
     };
@@ -140,7 +147,12 @@ struct Feed {
     buffer: Credit,
     /// Every message names its place.
     is_short: bool,
-    drain: watch::Receiver<bool>,
+    /// The limit that storage was last told.
+    raised: Credit,
+    /// The gateway stops; made once, as the timer: an event registers neither of them anew.
+    drained: BoxFuture<'static, ()>,
+    keep_alive: Pin<Box<Sleep>>,
+    said_at: Instant,
     is_over: bool,
     /// Of the request that it answers.
     request_id: Ulid,
@@ -172,42 +184,51 @@ impl Feed {
         if !self.renewed.is_empty() {
             return Some(self.lives().into());
         }
-        let limit = Credit {
-            records: self.taken.records + self.buffer.records,
-            bytes: self.taken.bytes + self.buffer.bytes,
-        };
-        if let Some(subscription) = &self.subscription {
-            subscription.raise_limit(limit);
-        }
+        self.raise();
         let event = tokio::select! {
             biased;
-            // An error means that the gateway is gone: the same.
-            _ = self.drain.wait_for(|drains| *drains) => {
+            () = &mut self.drained => {
                 self.is_over = true;
                 return Some(Bytes::from_static(b"event: goaway\ndata: {\"why\":\"drain\"}\n\n"));
             }
-            event = tokio::time::timeout(KEEP_ALIVE, next_event(self.subscription.as_mut(), &self.awaited)) => event,
+            event = next_event(self.subscription.as_mut(), &self.awaited) => Some(event),
+            () = said_nothing(&mut self.keep_alive, &self.said_at) => None,
         };
+        self.said_at = Instant::now();
         match event {
-            Err(_) => Some(Bytes::from_static(b": keep-alive\n\n")),
-            Ok(Ok(Some(event))) => Some(self.text(event).into()),
-            Ok(Ok(None)) => match self.again().await {
+            None => Some(Bytes::from_static(b": keep-alive\n\n")),
+            Some(Ok(Some(event))) => Some(self.text(event)),
+            Some(Ok(None)) => match self.again().await {
                 Ok(()) => Some(self.lives().into()),
                 Err(failure) => {
                     self.is_over = true;
                     Some(self.ended(&failure).into())
                 }
             },
-            Ok(Err(failure)) => {
+            Some(Err(failure)) => {
                 self.is_over = true;
                 Some(self.ended(&failure).into())
             }
         }
     }
 
+    /// Lets storage send what the client has made room for, once that is half of it: not for each message.
+    fn raise(&mut self) {
+        let limit = Credit {
+            records: self.taken.records + self.buffer.records,
+            bytes: self.taken.bytes + self.buffer.bytes,
+        };
+        let is_half = limit.records - self.raised.records >= self.buffer.records / 2
+            || limit.bytes - self.raised.bytes >= self.buffer.bytes / 2;
+        if is_half && let Some(subscription) = &self.subscription {
+            self.raised = limit;
+            subscription.raise_limit(limit);
+        }
+    }
+
     fn begun(&mut self, begun: Begun) {
         // Another subscription counts from its own start.
-        self.taken = Credit::default();
+        (self.taken, self.raised) = (Credit::default(), self.buffer);
         self.is_short = begun.partitions <= SHORT_PARTITIONS;
         (self.subscription, self.awaited) = (begun.subscription, begun.awaited);
         (self.cursor, self.renewed) = (begun.cursor, begun.renewed);
@@ -243,19 +264,17 @@ impl Feed {
     }
 
     /// The text of what happened; moves the cursor.
-    fn text(&mut self, event: SubscriptionEvent) -> String {
+    fn text(&mut self, event: SubscriptionEvent) -> Bytes {
         let mut out = String::new();
         match event {
             SubscriptionEvent::Records { of, parcel, count, bytes } => {
                 self.taken.records += count;
                 self.taken.bytes += bytes;
-                for slice in parcel.slices() {
-                    if let Err(error) = self.messages(of, slice, &mut out) {
-                        self.is_over = true;
-                        let detail = format!("a stored record batch is damaged: {error}");
-                        out.push_str(&self.ended(&ServiceError::new(ErrorCode::Corrupt, detail)));
-                    }
-                }
+                return self.records(of, &parcel).unwrap_or_else(|error| {
+                    self.is_over = true;
+                    let detail = format!("a stored record batch is damaged: {error}");
+                    self.ended(&ServiceError::new(ErrorCode::Corrupt, detail)).into()
+                });
             }
             SubscriptionEvent::Gap { of, from, to, why } => {
                 self.advance(of, to);
@@ -282,33 +301,54 @@ impl Feed {
             SubscriptionEvent::Firm { of, upto } => {
                 let topic = Arc::clone(self.topic(of));
                 self.cursor.firm(&topic, of.partition, upto);
-                let id = self.is_short.then(|| self.cursor.encode());
-                push(&mut out, "firm", id.as_deref(), &format!("{},\"upto\":{upto}}}", self.head(of)));
+                let data = format!("{},\"upto\":{upto}}}", self.head(of));
+                // However long it is: who goes on at one of before is told that what is firm may be lost.
+                push(&mut out, "firm", Some(&self.cursor.encode()), &data);
             }
             SubscriptionEvent::Started(_) => {}
         }
-        out
+        out.into()
     }
 
-    fn messages(
-        &mut self,
-        of: PartitionOf,
-        slice: &RecordSlice,
-        out: &mut String,
-    ) -> Result<(), weir_protocol::batch::BatchError> {
+    /// Messages. What all readers share was made once for all of them, ids and all where they are the same.
+    fn records(&mut self, of: PartitionOf, parcel: &Parcel) -> Result<Bytes, BatchError> {
+        let topic = Arc::clone(self.topic(of));
+        if self.cursor.is_of_one() {
+            let make = |slices: &[RecordSlice]| shared_texts(slices, &topic, true);
+            if let Some(texts) = parcel.texts(TextForm::Event, make)? {
+                let end = parcel.slices().last().map(RecordSlice::end);
+                end.into_iter().for_each(|end| self.advance(of, end));
+                return Ok(texts.bytes);
+            }
+        }
+        let mut out = String::new();
+        let make = |slices: &[RecordSlice]| shared_texts(slices, &topic, false);
+        let Some(texts) = parcel.texts(TextForm::EventOfMany, make)? else {
+            for slice in parcel.slices() {
+                self.messages(of, slice, &mut out)?;
+            }
+            return Ok(out.into());
+        };
+        let mut ends = parcel.slices().iter().map(RecordSlice::end).peekable();
+        for (text, next) in texts.with_next() {
+            self.cursor.advance(&topic, of.partition, next);
+            let is_last = ends.next_if(|end| *end <= next).is_some();
+            if self.is_short || is_last {
+                let _ = writeln!(out, "id: {}", self.cursor.encode());
+            }
+            out.push_str(text);
+        }
+        Ok(out.into())
+    }
+
+    fn messages(&mut self, of: PartitionOf, slice: &RecordSlice, out: &mut String) -> Result<(), BatchError> {
         let (last, topic) = (slice.end().0, Arc::clone(self.topic(of)));
         for record in slice.records()? {
             let record = record?;
             let origin = (slice.committed_end, slice.term);
             self.cursor.took(&topic, of.partition, record.offset.plus(1), origin);
-            let shown = record::shown(&record, slice.partition);
-            // The record's own text is kept, digit for digit; the topic is put in front.
-            let text = serde_json::to_string(&shown).expect("a record has a JSON form");
-            let mut data = format!("{{\"topic\":\"{}\",", topic.path.topic);
-            if record.offset >= slice.committed_end {
-                let _ = write!(data, "\"final\":false,\"term\":{},", slice.term);
-            }
-            data.push_str(text.trim_start_matches('{'));
+            let early = (record.offset >= slice.committed_end).then_some(slice.term);
+            let data = message(&record, &topic, slice.partition, early);
             // Many partitions make a long id: then one for what comes together must do.
             let id = (self.is_short || record.offset.0 + 1 == last).then(|| self.cursor.encode());
             push(out, "message", id.as_deref(), &data);
@@ -334,6 +374,47 @@ impl Feed {
         let topic = &self.topic(of).path.topic;
         format!("{{\"topic\":\"{topic}\",\"partition\":{}", of.partition)
     }
+}
+
+/// Ends when the gateway stops; an error means that it is gone: the same.
+fn drained(mut drain: watch::Receiver<bool>) -> BoxFuture<'static, ()> {
+    Box::pin(async move { drop(drain.wait_for(|drains| *drains).await) })
+}
+
+/// Ends when nothing was said for a while.
+async fn said_nothing(timer: &mut Pin<Box<Sleep>>, said_at: &Instant) {
+    loop {
+        timer.as_mut().await;
+        let until = *said_at + KEEP_ALIVE;
+        if until <= Instant::now() {
+            return timer.as_mut().reset(Instant::now() + KEEP_ALIVE);
+        }
+        timer.as_mut().reset(until);
+    }
+}
+
+/// The texts of committed records, each with an `id` if that is of its partition alone.
+fn shared_texts(slices: &[RecordSlice], topic: &Topic, has_ids: bool) -> Result<Texts, BatchError> {
+    Texts::of(slices, |out, record, partition| {
+        let id = has_ids.then(|| {
+            let mut cursor = Cursor::default();
+            cursor.advance(topic, partition, record.offset.plus(1));
+            cursor.encode()
+        });
+        push(out, "message", id.as_deref(), &message(record, topic, partition, None));
+    })
+}
+
+/// A message's data. `early`: the term of one that is not committed.
+fn message(record: &Record, topic: &Topic, partition: PartitionId, early: Option<Term>) -> String {
+    // The record's own text is kept, digit for digit; the topic is put in front.
+    let text = serde_json::to_string(&record::shown(record, partition)).expect("a record has a JSON form");
+    let mut data = format!("{{\"topic\":\"{}\",", topic.path.topic);
+    if let Some(term) = early {
+        let _ = write!(data, "\"final\":false,\"term\":{term},");
+    }
+    data.push_str(text.trim_start_matches('{'));
+    data
 }
 
 /// The next event of the topics that exist; `None` if another exists by now. Waits for ever if nothing is asked of it.

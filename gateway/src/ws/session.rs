@@ -49,6 +49,8 @@ const GRACE: Duration = Duration::from_secs(30);
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Effects that may be left to be done together.
 const EFFECTS_MAX: usize = 1_024;
+/// Effects whose room is kept: what an idle session holds.
+const EFFECTS_REUSED_MAX: usize = 4;
 const RESUME_PREFIX: &str = "rt_";
 
 /// What a session is told.
@@ -171,6 +173,13 @@ impl Session {
     /// What is to be done, in order.
     pub(super) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
+    }
+
+    /// Takes back the room of effects that were run, so that a turn of few allocates none.
+    pub(super) fn reuse(&mut self, run: Vec<Effect>) {
+        if run.is_empty() && self.effects.is_empty() && run.capacity() <= EFFECTS_REUSED_MAX {
+            self.effects = run;
+        }
     }
 
     /// True if so much is to be done that it is better done before more is received: a few KiB that were

@@ -1,6 +1,7 @@
 //! One task per socket: reads, runs the session's effects, writes with one flush per wake-up.
 
 use std::collections::HashMap;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +12,13 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{mpsc, watch};
 use tokio::task::unconstrained;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Sleep, sleep_until, timeout, timeout_at};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Seq;
-use weir_protocol::rpc::Credit;
 use weir_protocol::ws::{Channel, ClientFrame, WsError, binary, json};
 
 use super::deflate::{Broken, Wire};
@@ -32,9 +32,11 @@ use crate::service::publish::{ChannelPublish, Confirm, Content};
 use crate::service::read::{Subscription, SubscriptionCredit, SubscriptionEvent};
 use crate::stages::StageSeconds;
 use crate::under_way::UnderWay;
+use following::{First, Follower, next_of};
 use publishers::{Opened, Publishers};
 use queues::{QueueEvent, Queues};
 
+mod following;
 mod publishers;
 mod queues;
 
@@ -44,6 +46,8 @@ const OUTPUT_BYTES_MAX: usize = 256 << 10;
 const TOGETHER_BYTES_MAX: u64 = 64 << 10;
 /// Messages and events taken in during one turn, of each kind.
 const TURN_MAX: usize = 256;
+/// Turns of deliveries alone after which the client is read from all the same.
+const UNREAD_MAX: u32 = 16;
 /// How long a client may take to answer a close.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -68,6 +72,8 @@ pub(super) struct Socket {
     publishers: Publishers,
     followers: HashMap<Use, Follower>,
     subscribing: UnderWay<BoxFuture<'static, Result<Subscribed, Aborted>>>,
+    /// What is followed, if it is all that is: most sockets follow one topic, and this one costs no future of its own.
+    first: Option<First>,
     following: UnderWay<BoxFuture<'static, Result<Followed, Aborted>>>,
     queues: Queues,
     /// `None` until a channel publishes: it has room for 32 from its start.
@@ -98,19 +104,6 @@ async fn next_confirm(confirms: Option<&mut Confirms>) -> Confirm {
     }
 }
 
-/// A subscription, from outside of the future that drives it.
-struct Follower {
-    /// Ends the future, wherever it waits.
-    stop: AbortHandle,
-    /// `None` until the subscription has been made.
-    credit: Option<SubscriptionCredit>,
-    /// Limit that came before that.
-    limit: Option<Credit>,
-    is_held: bool,
-    /// What came while it was held.
-    waiting: Option<(Box<Subscription>, Came)>,
-}
-
 /// What woke the task.
 enum Woken {
     Drained,
@@ -118,6 +111,7 @@ enum Woken {
     Confirmed(Confirm),
     Opened(Opened),
     Subscribed(Result<Subscribed, Aborted>),
+    First(Result<SubscriptionEvent, ServiceError>),
     Followed(Result<Followed, Aborted>),
     Queue(QueueEvent),
     Received(Message),
@@ -170,6 +164,7 @@ impl Socket {
             publishers: Publishers::default(),
             followers: HashMap::new(),
             subscribing: UnderWay::default(),
+            first: None,
             following: UnderWay::default(),
             queues: Queues::default(),
             confirms: None,
@@ -179,11 +174,18 @@ impl Socket {
     /// Serves until either side is done; boxed, because its future would hold it several times. Who does not
     /// take what a turn has for it within `write_time_max` is gone.
     pub(super) async fn run(mut self: Box<Self>, mut drain: watch::Receiver<bool>, write_time_max: Duration) {
-        let mut is_told = false;
+        let (mut is_told, mut unread) = (false, 0);
+        // Made once: a delivery registers neither of them anew.
+        let mut drained = pin!(async { drop(drain.wait_for(|drains| *drains).await) });
+        let mut timer = pin!(sleep_until(self.session.deadline()));
         loop {
-            let woken = self.wait(&mut drain, is_told).await;
+            let woken = self.wait(drained.as_mut(), timer.as_mut(), is_told).await;
             is_told |= matches!(woken, Woken::Drained);
-            let is_there = self.take(woken) && self.take_more();
+            // Who is only delivered to has mostly said nothing, and is looked at when there is nothing else.
+            unread = if matches!(woken, Woken::First(_)) { unread + 1 } else { 0 };
+            let reads = unread == 0 || unread > UNREAD_MAX;
+            unread = if reads { 0 } else { unread };
+            let is_there = self.take(woken) && self.take_more(reads);
             if !is_there {
                 self.run_effects();
                 return self.answer_close().await;
@@ -202,7 +204,8 @@ impl Socket {
                 }
                 now = Now::read();
             }
-            if !timeout(write_time_max, self.write()).await.is_ok_and(|written| written.is_ok()) {
+            let write_until = now.instant + write_time_max;
+            if !timeout_at(write_until, self.write()).await.is_ok_and(|written| written.is_ok()) {
                 return;
             }
             if let Some(closing) = self.closing {
@@ -211,22 +214,31 @@ impl Socket {
         }
     }
 
-    async fn wait(&mut self, drain: &mut watch::Receiver<bool>, is_told: bool) -> Woken {
+    async fn wait(
+        &mut self,
+        drained: Pin<&mut impl Future<Output = ()>>,
+        mut timer: Pin<&mut Sleep>,
+        is_told: bool,
+    ) -> Woken {
         let (deadline, is_full) = (self.session.deadline(), self.session.is_full());
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
         tokio::select! {
             // Confirms first: somebody counts the microseconds. The client's frames last: it has credit for what
             // it sends, and everything that is ready is taken in before the turn ends.
             biased;
             // An error means that the gateway is gone: the same.
-            _ = drain.wait_for(|drains| *drains), if !is_told => Woken::Drained,
+            () = drained, if !is_told => Woken::Drained,
             confirm = next_confirm(self.confirms.as_mut()) => Woken::Confirmed(confirm),
             Some(opened) = self.publishers.next() => Woken::Opened(opened),
             Some(subscribed) = self.subscribing.next() => Woken::Subscribed(subscribed),
+            event = next_of(self.first.as_mut()) => Woken::First(event),
             Some(followed) = self.following.next() => Woken::Followed(followed),
             event = self.queues.next() => Woken::Queue(event),
             received = self.socket.next(), if !is_full => Woken::by(received),
             // Even if reading took all that the task may do in its turn, and nothing came of it.
-            () = unconstrained(sleep_until(deadline)) => Woken::Time,
+            () = unconstrained(timer) => Woken::Time,
         }
     }
 
@@ -239,6 +251,7 @@ impl Socket {
             Woken::Confirmed(confirm) => self.confirmed(confirm),
             Woken::Opened(opened) => self.opened(opened),
             Woken::Subscribed(Ok((of, subscribed))) => self.subscribed(of, subscribed),
+            Woken::First(event) => self.followed_first(event),
             Woken::Followed(Ok(followed)) => self.followed(followed),
             // Forgotten while it was under way.
             Woken::Subscribed(Err(Aborted)) | Woken::Followed(Err(Aborted)) => {}
@@ -263,14 +276,15 @@ impl Socket {
         }
     }
 
-    /// Takes in what else is ready, so that one flush serves all of it; false if the client is gone.
-    fn take_more(&mut self) -> bool {
+    /// Takes in what else is ready, of the client too if it `reads`, so that one flush serves all of it; false if the
+    /// client is gone.
+    fn take_more(&mut self, reads: bool) -> bool {
         for _ in 0..TURN_MAX {
             let next = self.confirms.as_mut().and_then(|confirms| confirms.from.try_recv().ok());
             let Some(confirm) = next else { break };
             self.confirmed(confirm);
         }
-        for _ in 0..TURN_MAX {
+        for _ in 0..if reads { TURN_MAX } else { 0 } {
             let is_full = self.session.is_full() || self.output.queued_bytes() >= OUTPUT_BYTES_MAX;
             if self.session.is_closed() || is_full {
                 break;
@@ -287,9 +301,13 @@ impl Socket {
                 break;
             }
             let leased = self.queues.next().now_or_never();
-            let is_quiet = leased.is_none();
+            let mut is_quiet = leased.is_none();
             if let Some(event) = leased {
                 self.queues.happened(&mut self.session, event);
+            }
+            if let Some(event) = self.first_by_now() {
+                is_quiet = false;
+                self.followed_first(event);
             }
             match self.following.next().now_or_never() {
                 Some(Some(Ok(followed))) => self.followed(followed),
@@ -371,70 +389,17 @@ impl Socket {
         }
     }
 
-    fn subscribed(&mut self, of: Use, subscribed: Result<Subscription, ServiceError>) {
-        let Some(follower) = self.followers.get_mut(&of) else { return };
-        match subscribed {
-            Err(failure) => self.session.ended(of, &failure),
-            Ok(subscription) => {
-                let credit = subscription.credit();
-                if let Some(limit) = follower.limit {
-                    credit.raise(limit);
-                }
-                follower.credit = Some(credit);
-                self.follow_on(of, Box::new(subscription));
-            }
-        }
-    }
-
-    /// Waits for what the subscription has next, and takes what is there right behind it: what comes together costs one
-    /// future, and one write.
-    fn follow_on(&mut self, of: Use, mut subscription: Box<Subscription>) {
-        let Some(follower) = self.followers.get_mut(&of) else { return };
-        let (stop, registration) = AbortHandle::new_pair();
-        follower.stop = stop;
-        let next = async move {
-            let mut next = Some(subscription.next().await);
-            let (mut came, mut bytes) = (Vec::new(), 0);
-            while let Some(event) = next {
-                let goes_on = matches!(event, Ok(SubscriptionEvent::Records { .. }));
-                if let Ok(SubscriptionEvent::Records { bytes: more, .. }) = &event {
-                    bytes += more;
-                }
-                came.push(event);
-                let is_enough = !goes_on || bytes >= TOGETHER_BYTES_MAX;
-                next = if is_enough { None } else { subscription.next().now_or_never() };
-            }
-            (of, subscription, came)
-        };
-        self.following.push(Box::pin(Abortable::new(next, registration)));
-    }
-
-    fn followed(&mut self, (of, subscription, came): Followed) {
-        let Some(follower) = self.followers.get_mut(&of) else { return };
-        if follower.is_held {
-            follower.waiting = Some((subscription, came));
-            return;
-        }
-        let incarnation = subscription.topics.first().map_or(0, |topic| topic.incarnation.0);
-        for event in came {
-            match event {
-                Err(failure) => return self.session.ended(of, &failure),
-                Ok(event) => self.session.happened(of, incarnation, event),
-            }
-        }
-        self.follow_on(of, subscription);
-    }
-
     /// Runs what the session wants, and what follows from that.
     fn run_effects(&mut self) {
         loop {
-            let effects = self.session.take_effects();
+            let mut effects = self.session.take_effects();
             if effects.is_empty() || self.closing.is_some() {
-                return;
+                return self.session.reuse(effects);
             }
-            for effect in effects {
+            for effect in effects.drain(..) {
                 self.run_effect(effect);
             }
+            self.session.reuse(effects);
         }
     }
 
@@ -490,16 +455,9 @@ impl Socket {
                 if let Some(follower) = self.followers.remove(&of) {
                     follower.stop.abort();
                 }
+                self.first.take_if(|first| first.of == of);
             }
             Effect::Close(closing) => self.closing = Some(closing),
-        }
-    }
-
-    fn hold(&mut self, of: Use, on: bool) {
-        let Some(follower) = self.followers.get_mut(&of) else { return };
-        follower.is_held = on;
-        if !on && let Some((subscription, came)) = follower.waiting.take() {
-            self.followed((of, subscription, came));
         }
     }
 
@@ -541,7 +499,8 @@ impl Socket {
     /// Writes what the turn left, with one flush.
     async fn write(&mut self) -> Result<(), Error> {
         let deflate = self.socket.get_ref().deflate();
-        for message in self.output.take() {
+        let mut messages = self.output.take();
+        for message in messages.drain(..) {
             let message = match &deflate {
                 // Boxed: every idle task would have room for it.
                 Some(deflate) if message.is_worth_deflating() => Box::pin(deflate.outgoing(message)).await,
@@ -556,6 +515,7 @@ impl Socket {
                 }
             }
         }
+        self.output.reuse(messages);
         self.socket.flush().await
     }
 

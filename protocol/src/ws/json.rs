@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Channel, ClientFrame, FrameType, ServerFrame, VERSION, WsError};
+use super::{Channel, ClientFrame, FrameType, Msg, ServerFrame, VERSION, WsError};
+use crate::batch::Record;
+use crate::ids::PartitionId;
 use crate::limits::WS_MESSAGE_BYTES_MAX;
 use crate::objects::{self, Objects};
 
@@ -48,6 +50,50 @@ pub fn put_server_frame(message: &mut String, ch: Channel, frame: &ServerFrame) 
     put(message, frame.frame_type(), ch, &body);
 }
 
+/// What `msg` and `msgs` say of a record, but for its number: the same for every reader of a topic, so that it is made
+/// once. To be given to [`put_messages`].
+#[must_use]
+pub fn message_text(record: &Record, partition: PartitionId) -> String {
+    let mut text = json_of(&Msg::of(record, 0, partition));
+    text.drain(..NUMBER_ZERO.len());
+    text
+}
+
+/// How a message begins that has the number 0.
+const NUMBER_ZERO: &str = "{\"n\":0,";
+
+/// Appends records to a message as one frame, on a line of its own, the first as delivery `n`: each as
+/// [`message_text`] made it. Nothing without any.
+pub fn put_messages<'a>(
+    message: &mut String,
+    ch: Channel,
+    n: u64,
+    texts: impl ExactSizeIterator<Item = &'a str>,
+) {
+    let (frame, is_one) = match texts.len() {
+        0 => return,
+        1 => (FrameType::Msg, true),
+        _ => (FrameType::Msgs, false),
+    };
+    if !message.is_empty() {
+        message.push('\n');
+    }
+    let list = if is_one { "" } else { ",\"msgs\":[" };
+    // Writing to a text does not fail.
+    let _ = write!(message, "{{\"t\":\"{}\",\"ch\":{}{list}", frame.as_str(), ch.0);
+    for (at, text) in (0u64..).zip(texts) {
+        let lead = match (is_one, at) {
+            (true, _) => ",",
+            (false, 0) => "{",
+            (false, _) => ",{",
+        };
+        let _ = write!(message, "{lead}\"n\":{},{text}", n + at);
+    }
+    if !is_one {
+        message.push_str("]}");
+    }
+}
+
 /// `t` and `ch` in front of the fields of `body`.
 fn put(message: &mut String, frame: FrameType, ch: Channel, body: &str) {
     let fields = body.strip_prefix('{').expect("a frame's body is an object");
@@ -70,58 +116,58 @@ fn put(message: &mut String, frame: FrameType, ch: Channel, body: &str) {
 /// Fields of a frame without `t` and `ch`; `None` where there is no JSON form.
 pub(super) fn client_body(frame: &ClientFrame) -> Option<String> {
     Some(match frame {
-        ClientFrame::Hello(it) => write(it),
-        ClientFrame::Open(it) => write(it),
-        ClientFrame::Pub(it) => write(it),
+        ClientFrame::Hello(it) => json_of(it),
+        ClientFrame::Open(it) => json_of(it),
+        ClientFrame::Pub(it) => json_of(it),
         ClientFrame::PubBatch { .. } => return None,
-        ClientFrame::Sub(it) => write(it),
-        ClientFrame::Limit(it) => write(it),
-        ClientFrame::Ack(it) => write(it),
-        ClientFrame::Nack(it) => write(it),
-        ClientFrame::Extend(it) => write(it),
-        ClientFrame::Dead(it) => write(it),
-        ClientFrame::Seek(it) => write(it),
-        ClientFrame::Pause(it) => write(it),
-        ClientFrame::Unsub(it) => write(it),
-        ClientFrame::ClosePub(it) => write(it),
-        ClientFrame::Auth(it) => write(it),
-        ClientFrame::Ping(it) => write(it),
-        ClientFrame::Pong(it) => write(it),
-        ClientFrame::Bye(it) => write(it),
+        ClientFrame::Sub(it) => json_of(it),
+        ClientFrame::Limit(it) => json_of(it),
+        ClientFrame::Ack(it) => json_of(it),
+        ClientFrame::Nack(it) => json_of(it),
+        ClientFrame::Extend(it) => json_of(it),
+        ClientFrame::Dead(it) => json_of(it),
+        ClientFrame::Seek(it) => json_of(it),
+        ClientFrame::Pause(it) => json_of(it),
+        ClientFrame::Unsub(it) => json_of(it),
+        ClientFrame::ClosePub(it) => json_of(it),
+        ClientFrame::Auth(it) => json_of(it),
+        ClientFrame::Ping(it) => json_of(it),
+        ClientFrame::Pong(it) => json_of(it),
+        ClientFrame::Bye(it) => json_of(it),
     })
 }
 
 /// Fields of a frame without `t` and `ch`; `None` where there is no JSON form.
 pub(super) fn server_body(frame: &ServerFrame) -> Option<String> {
     Some(match frame {
-        ServerFrame::Welcome(it) => write(it),
-        ServerFrame::Opened(it) => write(it),
-        ServerFrame::Confirm(it) => write(it),
-        ServerFrame::Reject(it) => write(it),
-        ServerFrame::PubLimit(it) => write(it),
-        ServerFrame::Subscribed(it) => write(it),
-        ServerFrame::Msg(it) => write(it),
-        ServerFrame::Msgs(it) => write(it),
+        ServerFrame::Welcome(it) => json_of(it),
+        ServerFrame::Opened(it) => json_of(it),
+        ServerFrame::Confirm(it) => json_of(it),
+        ServerFrame::Reject(it) => json_of(it),
+        ServerFrame::PubLimit(it) => json_of(it),
+        ServerFrame::Subscribed(it) => json_of(it),
+        ServerFrame::Msg(it) => json_of(it),
+        ServerFrame::Msgs(it) => json_of(it),
         ServerFrame::Deliveries(_) => return None,
-        ServerFrame::Settled(it) => write(it),
-        ServerFrame::LeaseLost(it) => write(it),
-        ServerFrame::Extended(it) => write(it),
-        ServerFrame::Gap(it) => write(it),
-        ServerFrame::CaughtUp(it) => write(it),
-        ServerFrame::Looked(it) => write(it),
-        ServerFrame::Share(it) => write(it),
-        ServerFrame::Retract(it) => write(it),
-        ServerFrame::Firm(it) => write(it),
-        ServerFrame::Moved(it) => write(it),
-        ServerFrame::Goaway(it) => write(it),
-        ServerFrame::AuthExpiring(it) => write(it),
-        ServerFrame::Err(it) => write(it),
-        ServerFrame::Ping(it) => write(it),
-        ServerFrame::Pong(it) => write(it),
+        ServerFrame::Settled(it) => json_of(it),
+        ServerFrame::LeaseLost(it) => json_of(it),
+        ServerFrame::Extended(it) => json_of(it),
+        ServerFrame::Gap(it) => json_of(it),
+        ServerFrame::CaughtUp(it) => json_of(it),
+        ServerFrame::Looked(it) => json_of(it),
+        ServerFrame::Share(it) => json_of(it),
+        ServerFrame::Retract(it) => json_of(it),
+        ServerFrame::Firm(it) => json_of(it),
+        ServerFrame::Moved(it) => json_of(it),
+        ServerFrame::Goaway(it) => json_of(it),
+        ServerFrame::AuthExpiring(it) => json_of(it),
+        ServerFrame::Err(it) => json_of(it),
+        ServerFrame::Ping(it) => json_of(it),
+        ServerFrame::Pong(it) => json_of(it),
     })
 }
 
-fn write<T: Serialize>(body: &T) -> String {
+fn json_of<T: Serialize>(body: &T) -> String {
     serde_json::to_string(body).expect("frames are structs of texts and numbers, which all have JSON")
 }
 

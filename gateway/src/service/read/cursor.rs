@@ -120,6 +120,12 @@ impl Cursor {
         }
     }
 
+    /// It knows one partition of one topic, and nothing else.
+    #[must_use]
+    pub fn is_of_one(&self) -> bool {
+        self.topics.len() == 1 && self.topics.values().all(|positions| positions.partitions.len() == 1)
+    }
+
     /// Takes the positions of `other` for the topics that it knows.
     pub fn take(&mut self, other: Self) {
         self.topics.extend(other.topics);

@@ -29,6 +29,7 @@ mod records;
 mod start;
 mod stream;
 mod subscription;
+mod texts;
 
 pub use awaited::Awaited;
 pub(in crate::service) use budget::Share;
@@ -45,3 +46,4 @@ pub use records::RecordSlice;
 pub(in crate::service) use records::{Origin, unpack};
 pub use start::{StartAt, Until};
 pub use subscription::{Seen, SeenPartition, Subscribe, Subscription};
+pub use texts::{TextForm, Texts};

@@ -10,6 +10,7 @@ use weir_protocol::rpc::Credit;
 use weir_protocol::ws::{DeliveriesBody, Delivery};
 
 use super::records::{RecordSlice, corrupt};
+use super::texts::{TextBudget, TextForm, Texts, TextsOf};
 use crate::service::ServiceError;
 
 /// A body is sealed at this many bytes; one batch may overshoot.
@@ -44,6 +45,21 @@ impl Parcel {
         match self {
             Self::Own(slices) => slices,
             Self::Shared(parcel) => parcel.slices.clone(),
+        }
+    }
+
+    /// Their texts in a form, one per record, if they are shared: made by the first reader that wants them.
+    ///
+    /// # Errors
+    /// As `make`.
+    pub fn texts<E>(
+        &self,
+        form: TextForm,
+        make: impl FnOnce(&[RecordSlice]) -> Result<Texts, E>,
+    ) -> Result<Option<Texts>, E> {
+        match self {
+            Self::Own(_) => Ok(None),
+            Self::Shared(parcel) => parcel.texts.get(form, || make(&parcel.slices)).map(Some),
         }
     }
 
@@ -109,6 +125,7 @@ pub struct SharedParcel {
     slices: Vec<RecordSlice>,
     bodies: Vec<DeliveriesBody>,
     amount: Credit,
+    texts: TextsOf,
 }
 
 impl SharedParcel {
@@ -125,6 +142,7 @@ impl SharedParcel {
             slices: Vec::with_capacity(slices.len()),
             bodies: Vec::new(),
             amount: Credit { records: 0, bytes: 0 },
+            texts: TextsOf::default(),
         };
         let (mut together, mut together_bytes) = (Vec::new(), 0);
         for slice in slices {
@@ -138,6 +156,12 @@ impl SharedParcel {
         }
         parcel.lay_out(together)?;
         Ok(Some(parcel))
+    }
+
+    /// Keeps texts only as far as there is room for them.
+    pub(super) fn with_texts_within(mut self, budget: &Arc<TextBudget>) -> Self {
+        self.texts = TextsOf::within(Some(Arc::clone(budget)));
+        self
     }
 
     fn lay_out(&mut self, slices: Vec<RecordSlice>) -> Result<(), ServiceError> {

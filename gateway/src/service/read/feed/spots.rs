@@ -14,6 +14,7 @@ use super::task::Source;
 use crate::service::read::budget::{Budget, Share};
 use crate::service::read::config::ReadConfig;
 use crate::service::read::stream::NodeStream;
+use crate::service::read::texts::TextBudget;
 
 /// Readers of one partition from which on they share: a feed for one of them would be a hop more for each
 /// batch, and save nothing.
@@ -33,6 +34,8 @@ pub struct FeedMetrics {
     pub bytes: u64,
     /// Bytes beyond which they hold nothing that somebody has taken.
     pub bytes_max: u64,
+    /// Bytes of texts that they hold for readers who want them as JSON, and beyond which each reader makes its own.
+    pub text_bytes: (u64, u64),
     /// Batches of records that came to them.
     pub batches: u64,
     /// How often a reader went over to one.
@@ -63,6 +66,7 @@ impl Feeds {
             readers: now(&pool.readers),
             bytes: now(&pool.bytes),
             bytes_max: pool.bytes_max,
+            text_bytes: pool.texts.state(),
             batches: now(&pool.batches),
             joined: now(&pool.joined),
             fell_behind: now(&pool.fell_behind),
@@ -176,6 +180,7 @@ pub(super) struct Pool {
     batches: AtomicU64,
     joined: AtomicU64,
     fell_behind: AtomicU64,
+    texts: Arc<TextBudget>,
 }
 
 impl Pool {
@@ -189,7 +194,13 @@ impl Pool {
             batches: AtomicU64::new(0),
             joined: AtomicU64::new(0),
             fell_behind: AtomicU64::new(0),
+            texts: Arc::new(TextBudget::new(config.feed_bytes_max)),
         }
+    }
+
+    /// What texts of their records may take beside them.
+    pub(super) fn texts(&self) -> &Arc<TextBudget> {
+        &self.texts
     }
 
     /// What one feed may hold, with as many of them as there are now: half of an equal share, because those

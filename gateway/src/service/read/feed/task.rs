@@ -123,6 +123,7 @@ impl Source {
         let Some(parcel) = SharedParcel::new(parcel.into_slices())? else {
             return Err(unshared("records below quorum"));
         };
+        let parcel = parcel.with_texts_within(self.inner.pool.texts());
         let range = parcel.range();
         // A hole behind them: whoever is told of the end is told of the end behind it.
         if self.stream.at().is_some_and(|at| at.next != range.end) {
