@@ -161,12 +161,7 @@ impl Gateway {
         let Surroundings { registry, authenticator, dial, reserved } = around;
         let authenticator = authenticator.unwrap_or_else(|| for_development(&config));
         check(&config, &*authenticator)?;
-        if config.behind_proxy {
-            tracing::warn!(
-                "--behind-proxy: whoever a proxy lets through may do everything here, and is believed what X-Forwarded-Host, \
-                 -Proto and -Prefix say: the proxy must keep others out, and set or remove these headers itself"
-            );
-        }
+        say_whom_it_trusts(&config);
         let console = console(&config)?;
         let requests = (
             "weir_gateway_requests_total",
@@ -196,16 +191,7 @@ impl Gateway {
         let deflate = Deflate::register(config.ws_deflate, &registry)?;
         let counts = ((open, stages.clone()), deflate);
         let sockets = WebSockets::new(services.clone(), limits, counts, (stop.clone(), close.clone()));
-        let refused = (
-            "weir_gateway_tls_handshakes_failed_total",
-            "TLS handshakes that failed, by reason.",
-            &["reason"],
-        );
-        let refused = counters(&registry, refused)?;
-        // Shown from the start: what is to be told when it grows needs its zero.
-        for reason in HANDSHAKE_FAILURES {
-            refused.with_label_values(&[reason]);
-        }
+        let refused = failed_handshakes(&registry)?;
         let turned_away = IntCounter::new(
             "weir_gateway_connections_refused_total",
             "Connections refused because --connections-max were open.",
@@ -293,6 +279,16 @@ impl RunningGateway {
     }
 }
 
+/// Tells who reads the log what an option means that lets others in.
+fn say_whom_it_trusts(config: &GatewayConfig) {
+    if config.behind_proxy {
+        tracing::warn!(
+            "--behind-proxy: whoever a proxy lets through may do everything here, and is believed what X-Forwarded-Host, \
+             -Proto and -Prefix say: the proxy must keep others out, and set or remove these headers itself"
+        );
+    }
+}
+
 /// Refuses what would let in everybody, or nobody.
 fn check(config: &GatewayConfig, authenticator: &dyn Authenticator) -> Result<(), StartError> {
     let is_public = !config.listen.ip().is_loopback();
@@ -326,6 +322,17 @@ fn counters<const N: usize>(
     let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
     registry.register(Box::new(counters.clone()))?;
     Ok(counters)
+}
+
+fn failed_handshakes(registry: &Registry) -> Result<IntCounterVec, prometheus::Error> {
+    let failed =
+        ("weir_gateway_tls_handshakes_failed_total", "TLS handshakes that failed, by reason.", &["reason"]);
+    let failed = counters(registry, failed)?;
+    // Shown from the start: what is to be told when it grows needs its zero.
+    for reason in HANDSHAKE_FAILURES {
+        failed.with_label_values(&[reason]);
+    }
+    Ok(failed)
 }
 
 /// What is bounded here, and what the links to storage count.

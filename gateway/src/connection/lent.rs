@@ -41,8 +41,9 @@ impl Home {
 }
 
 impl Unread {
-    /// Takes what is left, if that is little and there. `asked`: the client waits to be told to send it.
-    pub(super) async fn is_taken(mut self, asked: bool) -> bool {
+    /// Takes what is left, if that is little and there: true if it did. `asked`: the client waits to be told to
+    /// send it.
+    pub(super) async fn take(mut self, asked: bool) -> bool {
         let is_little = self.body.size_hint().upper().is_none_or(|left| left <= TAKEN_BYTES_MAX);
         if !is_little || (asked && self.is_whole) {
             return false;

@@ -237,7 +237,7 @@ fn service<S: Send + 'static>(
             async move {
                 let mut response = handled.await;
                 if let Some(unread) = home.unread()
-                    && !Box::pin(unread.is_taken(has_asked)).await
+                    && !Box::pin(unread.take(has_asked)).await
                 {
                     response
                         .headers_mut()
