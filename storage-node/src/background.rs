@@ -29,11 +29,11 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts the thread.
+    /// Starts the thread, with a name of at most 15 bytes.
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub(crate) fn start() -> std::io::Result<Self> {
+    pub(crate) fn start(name: &str) -> std::io::Result<Self> {
         let (queue, mut waiting) = mpsc::channel::<Work>(WAITING_MAX);
         let run = move || {
             give_way();
@@ -44,7 +44,7 @@ impl Background {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("weir-seal".to_owned()).spawn(run)?;
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(Self { queue: Some(queue), thread: Mutex::new(Some(thread)) })
     }
 
@@ -112,7 +112,7 @@ mod tests {
     #[tokio::test]
     async fn it_gives_way_and_nobody_else_does() {
         let before = nice();
-        let background = Background::start().unwrap();
+        let background = Background::start("weir-test").unwrap();
         assert_eq!(background.run(nice).await.unwrap(), lowered(before));
         let shared = tokio::task::spawn_blocking(nice).await.unwrap();
         assert_eq!((nice(), shared), (before, before));
@@ -133,7 +133,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_panics_is_told_to_who_waits_and_ends_nothing() {
-        let background = Background::start().unwrap();
+        let background = Background::start("weir-test").unwrap();
         let panicked = background.run(|| assert_eq!(1, 2, "on purpose")).await.unwrap_err();
         assert_eq!(panicked.error_code(), ErrorCode::Internal);
         assert_eq!(background.run(|| 3).await.unwrap(), 3);
@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_handed_over_is_done_before_it_ends() {
-        let background = Background::start().unwrap();
+        let background = Background::start("weir-test").unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         let (release, held) = std::sync::mpsc::channel::<()>();
         // Polled once: handed over, and nobody waits.

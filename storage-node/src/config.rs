@@ -129,6 +129,10 @@ pub struct NodeConfig {
     /// data directory is made, fixed from then on, since verdicts depend on it. Default 1,000,000; beyond it publishes
     /// with a new producer or key are refused with `dedupe_full`.
     pub dedupe_rows: u32,
+    /// Bytes a second at which messages are carried out of the oldest journal files where there is no object store:
+    /// [`NodeConfig::CARRY_BYTES_PER_S`]. Default 64 MiB. Four times as many once the journal is 85 % full, and as many
+    /// as the disk takes from 90 % on.
+    pub carry_bytes_per_s: u64,
     /// Where cold messages go: a URL (`s3://bucket/prefix`, `gs://…`, `az://…`, `file:///folder`), or `local`
     /// for a folder in the data directory. Default none: all messages stay in the journal.
     pub object_store: Option<String>,
@@ -177,6 +181,7 @@ impl Default for NodeConfig {
             checkpoint_bytes: 64 << 20,
             tail_ring_bytes: 64 << 20,
             dedupe_rows: u32::try_from(DEDUPE_ENTRIES_MAX).expect("a million"),
+            carry_bytes_per_s: 64 << 20,
             object_store: None,
             object_store_options: Vec::new(),
             seal_after_ms: 30_000,
@@ -212,6 +217,8 @@ impl NodeConfig {
     pub const TAIL_RING_BYTES: RangeInclusive<u64> = 0..=1 << 40;
     /// What [`NodeConfig::dedupe_rows`] may be.
     pub const DEDUPE_ROWS: RangeInclusive<u32> = 1_000..=10_000_000;
+    /// What [`NodeConfig::carry_bytes_per_s`] may be: 1 MiB to 16 GiB.
+    pub const CARRY_BYTES_PER_S: RangeInclusive<u64> = 1 << 20..=16 << 30;
     /// What [`NodeConfig::seal_after_ms`] may be: a tenth of a second to a day.
     pub const SEAL_AFTER_MS: RangeInclusive<u64> = 100..=86_400_000;
     /// What [`NodeConfig::seal_bytes`] may be: 1 MiB to 1 GiB.
@@ -246,6 +253,7 @@ impl NodeConfig {
         within("checkpoint_bytes", self.checkpoint_bytes, Self::CHECKPOINT_BYTES)?;
         within("tail_ring_bytes", self.tail_ring_bytes as u64, Self::TAIL_RING_BYTES)?;
         within("dedupe_rows", self.dedupe_rows, Self::DEDUPE_ROWS)?;
+        within("carry_bytes_per_s", self.carry_bytes_per_s, Self::CARRY_BYTES_PER_S)?;
         within("seal_after_ms", self.seal_after_ms, Self::SEAL_AFTER_MS)?;
         within("seal_bytes", self.seal_bytes, Self::SEAL_BYTES)?;
         within("snapshot_every_ms", self.snapshot_every_ms, Self::SNAPSHOT_EVERY_MS)?;
@@ -289,6 +297,7 @@ mod tests {
             (with(|c| c.checkpoint_bytes = 0), "checkpoint_bytes is 0"),
             (with(|c| c.tail_ring_bytes = usize::MAX), "tail_ring_bytes is 18446744073709551615"),
             (with(|c| c.dedupe_rows = 0), "dedupe_rows is 0; 1000 to 10000000"),
+            (with(|c| c.carry_bytes_per_s = 0), "carry_bytes_per_s is 0; 1048576 to"),
             (with(|c| c.seal_after_ms = 99), "seal_after_ms is 99; 100 to 86400000"),
             (with(|c| c.seal_bytes = 2 << 30), "seal_bytes is 2147483648"),
             (with(|c| c.snapshot_every_ms = 0), "snapshot_every_ms is 0; 100 to 86400000"),

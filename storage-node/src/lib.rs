@@ -4,12 +4,14 @@
 //!   server ─ frames ─▶ replica ─ proposer ─▶ raft ─▶ journal (one fsync for all shards)
 //!      │                 ▲ state ◀─ apply ──┘
 //!      └─ read: journal entries ◀─ rows of the state ─▶ outbox ─▶ other shards
+//!               ├ carry: what outlives its journal file, where there is no store
 //!               └ tier: packs in the object store ◀─ sealing
 //! ```
 //!
 //! [`Node::start`] makes it run; `weir dev` runs one beside a gateway.
 
 mod background;
+mod carry;
 pub mod clock;
 pub mod config;
 pub mod keeper;

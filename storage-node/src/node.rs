@@ -16,6 +16,7 @@ use weir_tier::store::Store;
 use weir_transport::server::Identity as ServerIdentity;
 use weir_transport::{InProcess, Listener, MetricsCollector, Reserved, ServerConfig, Side};
 
+use crate::carry::Carry;
 use crate::config::{NodeConfig, SyncMode};
 use crate::keeper::{Growth, Keeper};
 use crate::layout::{self, Layout};
@@ -75,6 +76,9 @@ pub enum StartError {
         why: String,
     },
     /// It was not wanted any more: see [`Surroundings::stop`].
+    /// The system gives no thread.
+    #[error("no thread for what carries messages: {0}")]
+    Thread(std::io::Error),
     #[error("the start was given up")]
     Stopped,
 }
@@ -217,6 +221,9 @@ impl Node {
             keep_store(&tier, trial.flatten(), &all, below_permille, tasks);
         }
         drop(all);
+        } else {
+            let carry = Carry::new(&journal, &all, config.carry_bytes_per_s, tasks.stop());
+            tasks.spawn("carry".to_owned(), carry.map_err(StartError::Thread)?.run(tasks.stop()));
         let identity = ServerIdentity { cluster_id: cluster, node_id: NodeId(NODE_ID) };
         // The port must be known before the map can name it.
         let refused = |source| StartError::Listen { addr: config.listen, source };

@@ -62,10 +62,16 @@ pub(crate) struct StoreArgs {
     /// [range: 32MiB to 1TiB, or unlimited]
     #[arg(long, env = "WEIR_JOURNAL_MAX", default_value = "8GiB", value_name = "SIZE", value_parser = journal_size)]
     pub(crate) journal_max: Limit,
-    /// Size of one journal file, in steps of 4KiB [range: 16MiB to 2GiB]
-    #[arg(long, env = "WEIR_JOURNAL_FILE", default_value = "128MiB", value_name = "SIZE",
+    /// Size of one journal file, in steps of 4KiB [default: 128MiB, or a sixteenth of --journal-max if that is less]
+    /// [range: 16MiB to 2GiB]
+    #[arg(long, env = "WEIR_JOURNAL_FILE", value_name = "SIZE",
         value_parser = bytes_in(u64::from(*NodeConfig::JOURNAL_FILE_BYTES.start())..=u64::from(*NodeConfig::JOURNAL_FILE_BYTES.end())))]
-    pub(crate) journal_file: u64,
+    pub(crate) journal_file: Option<u64>,
+    /// Bytes a second at which messages that outlive their journal files are carried out of them, where there is no
+    /// object store; more once the journal is 85 % full [range: 1MiB to 16GiB]
+    #[arg(long, env = "WEIR_CARRY_RATE", default_value = "64MiB", value_name = "SIZE",
+        value_parser = bytes_in(NodeConfig::CARRY_BYTES_PER_S))]
+    pub(crate) carry_rate: u64,
     /// Publishes that are admitted and not answered; what finds no room is refused with `busy` [range: 4MiB to 64GiB]
     #[arg(long, env = "WEIR_JOURNAL_PENDING", default_value = "64MiB", value_name = "SIZE",
         value_parser = bytes_in(NodeConfig::JOURNAL_PENDING_BYTES))]
@@ -185,7 +191,8 @@ impl StoreArgs {
                 Limit::At(bytes) => bytes,
                 Limit::Unlimited => u64::MAX / 2,
             },
-            journal_file_bytes: u32::try_from(self.journal_file).unwrap_or(u32::MAX),
+            journal_file_bytes: u32::try_from(self.journal_file_bytes()).unwrap_or(u32::MAX),
+            carry_bytes_per_s: self.carry_rate,
             journal_pending_bytes: self.journal_pending,
             journal_index_bytes: self.journal_index,
             checkpoint_bytes: self.checkpoint,
@@ -210,9 +217,20 @@ impl StoreArgs {
         Ok(config)
     }
 
+    /// Sixteen files fit what the journal may have, or it could not keep half of that alive: files go one by one.
+    fn journal_file_bytes(&self) -> u64 {
+        let least = u64::from(*NodeConfig::JOURNAL_FILE_BYTES.start());
+        let fits = match self.journal_max {
+            Limit::At(max) => max / 16 / (4 << 10) * (4 << 10),
+            Limit::Unlimited => u64::MAX,
+        };
+        let most = u64::from(NodeConfig::default().journal_file_bytes);
+        self.journal_file.unwrap_or(fits.clamp(least, most))
+    }
+
     /// What no flag's own range says, in the words in which it is typed; the node has others.
     fn check(&self) -> anyhow::Result<()> {
-        let file = self.journal_file;
+        let file = self.journal_file_bytes();
         anyhow::ensure!(
             file.is_multiple_of(4 << 10),
             "--journal-file is {}; only steps of 4KiB are allowed",

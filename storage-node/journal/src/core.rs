@@ -8,6 +8,7 @@ use std::thread::ThreadId;
 
 use bytes::Bytes;
 
+use crate::carried::{Carried, Carrying};
 use crate::completion::Waiter;
 use crate::config::JournalConfig;
 use crate::disk::{Disk, DiskFile};
@@ -58,6 +59,8 @@ impl Operation {
 pub(crate) struct NextFile {
     pub(crate) seq: FileSeq,
     pub(crate) path: PathBuf,
+    /// For reading, and what the back end writes through: open already, so that nothing has to be opened when a
+    /// commit waits for it.
     pub(crate) handle: Arc<dyn DiskFile>,
     pub(crate) file_bytes: u32,
 }
@@ -82,6 +85,8 @@ pub(crate) struct Inner {
     /// The writer waits for `next`.
     pub(crate) file_wanted: bool,
     pub(crate) closing: bool,
+    /// Batches that outlived their files.
+    pub(crate) carried: Carried,
     /// The writer waits for something in the queue.
     pub(crate) writer_waits: bool,
     /// Who writes a lone append in the writer's place; the writer takes nothing meanwhile.
@@ -103,12 +108,12 @@ impl Inner {
         self.queue.push_back(queued);
     }
 
-    /// Bytes in use: finished files whole, the current one up to its end.
+    /// Bytes in use: finished files whole, the current one up to its end, and what was carried out of others.
     pub(crate) fn used_bytes(&self) -> u64 {
         let last = self.files.len().saturating_sub(1);
         let used =
             |(i, file): (usize, &LiveFile)| u64::from(if i == last { file.end } else { file.file_bytes });
-        self.files.iter().enumerate().map(used).sum()
+        self.files.iter().enumerate().map(used).sum::<u64>() + self.carried.bytes()
     }
 
     pub(crate) fn index_bytes(&self) -> u64 {
@@ -208,6 +213,8 @@ impl std::fmt::Debug for Core {
     }
 }
 
+    /// Whoever carries has it.
+    pub(crate) carrying: Mutex<Carrying>,
 impl Core {
     /// The state. A panic of another holder poisons the lock; the writer's own end is noticed as a failure, and
     /// every change below is complete before anything that could panic, so the state is still whole.

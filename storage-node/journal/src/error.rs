@@ -119,6 +119,26 @@ pub enum ReadError {
         /// The stream.
         stream: StreamId,
         /// The first index that is still there.
+/// Why nothing was carried, or not all of it. Nothing that it was read from may go; trying again goes on where
+/// it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum CarryError {
+    /// The journal has failed, or is closed.
+    #[error(transparent)]
+    Failed(Arc<Failure>),
+    /// What is to be carried cannot be read.
+    #[error(transparent)]
+    Read(ReadError),
+    /// The operating system refused; trying again may help (a full disk).
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
         first: u64,
     },
     /// A location in a file that was recycled.

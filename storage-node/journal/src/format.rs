@@ -6,9 +6,11 @@
 //! frame:  | header 40 B | payload |
 //!
 //! sidecar of a finished file:  | header 4 KiB | page 4 KiB | page | ...
+//! carried file:  | header 4 KiB | part | part | ... | zeros | page 4 KiB | page | ...
 //! ```
 
 mod block;
+mod carried;
 mod file_header;
 mod frame;
 mod sidecar;
@@ -17,6 +19,10 @@ pub use block::{
     BLOCK_HEADER_BYTES, BLOCK_VERSION, BlockError, BlockHeader, FLAG_FILE_HEAD, FLAG_SESSION_START,
 };
 pub(crate) use block::{look_like_blocks, session_of};
+pub use carried::{
+    CARRIED_PAGE_BYTES, CARRIED_PAGE_ROWS, CARRIED_REPLACES_MAX, CARRIED_VERSION, CarriedError,
+    CarriedHeader, CarriedPage, CarriedRow,
+};
 pub use file_header::{FILE_HEADER_BYTES, FILE_VERSION, FileHeader, FileHeaderError};
 pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, Frames};
 pub use sidecar::{PAGE_BYTES, PAGE_ROWS, Page, Place, SIDECAR_VERSION, SidecarHeader};

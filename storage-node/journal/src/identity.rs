@@ -8,8 +8,10 @@ use crate::entry::Identity;
 use crate::error::OpenError;
 use crate::format::{crc32c, u32_at, u64_at, u128_at};
 
-/// Newest directory format that this build writes and reads.
-const FORMAT: u32 = 2;
+/// Newest directory format that this build reads, and writes where there are carried files.
+const FORMAT: u32 = 3;
+/// What it writes where there is none: the build before goes on with it.
+const FORMAT_WITHOUT_CARRIED: u32 = 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"WEIRIDEN");
 const BYTES: usize = 56;
 
@@ -18,7 +20,7 @@ const BYTES: usize = 56;
 /// | offset | size | meaning (little-endian) |
 /// |---|---|---|
 /// | 0 | 8 | magic `WEIRIDEN` |
-/// | 8 | 4 | format, 2; in 1 no block is of a version above 1 |
+/// | 8 | 4 | format, 2, or 3 where there may be carried files; in 1 no block is of a version above 1 |
 /// | 12 | 4 | CRC-32C of bytes 0..12 and 16..56 |
 /// | 16 | 16 | journal id |
 /// | 32 | 16 | cluster id |
@@ -27,7 +29,7 @@ const BYTES: usize = 56;
 pub(crate) struct IdentityFile {
     pub(crate) journal_id: u128,
     pub(crate) identity: Identity,
-    /// The directory's format; what is written is of the newest.
+    /// The directory's format; what is written is 2 at least.
     pub(crate) format: u32,
 }
 
@@ -66,7 +68,7 @@ impl IdentityFile {
         let halves = [crc32c(seed.as_bytes()), crc32c(format!("{seed}2").as_bytes())];
         let journal_id =
             u128::from(halves[0]) << 96 | u128::from(halves[1]) << 64 | u128::from(std::process::id());
-        let made = Self { journal_id, identity, format: FORMAT };
+        let made = Self { journal_id, identity, format: FORMAT_WITHOUT_CARRIED };
         made.write(dir, disk).map_err(|source| OpenError::Io { path: dir.join("IDENTITY"), source })?;
         Ok(made)
     }
@@ -96,21 +98,31 @@ impl IdentityFile {
         Ok(Some(Self { journal_id: u128_at(&bytes, 16), identity, format }))
     }
 
-    /// Has the directory of the newest format, durably, so that no older build opens it. Before anything is
+    /// Has the directory of format 2 at least, durably, so that no older build opens it. Before anything is
     /// written that such a build does not know: it would take a block for a torn one, and cut it off.
     pub(crate) fn renew(&self, dir: &Path, disk: &dyn Disk) -> std::io::Result<()> {
         if self.is_older() { self.write(dir, disk) } else { Ok(()) }
     }
 
-    /// The directory is of an earlier build.
+    /// The directory is of a build that wrote format 1.
     pub(crate) fn is_older(&self) -> bool {
-        self.format < FORMAT
+        self.format < FORMAT_WITHOUT_CARRIED
+    }
+
+    /// Has the directory of the newest format, durably. Before the first carried file has its name: a build that
+    /// does not look for those would start without the messages in them.
+    pub(crate) fn with_carried(self, dir: &Path, disk: &dyn Disk) -> std::io::Result<Self> {
+        let renewed = Self { format: FORMAT, ..self };
+        if self.format < FORMAT {
+            renewed.write(dir, disk)?;
+        }
+        Ok(renewed)
     }
 
     pub(crate) fn write(&self, dir: &Path, disk: &dyn Disk) -> std::io::Result<()> {
         let mut bytes = [0; BYTES];
         bytes[0..8].copy_from_slice(&MAGIC.to_le_bytes());
-        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.format.max(FORMAT_WITHOUT_CARRIED).to_le_bytes());
         bytes[16..32].copy_from_slice(&self.journal_id.to_le_bytes());
         bytes[32..48].copy_from_slice(&self.identity.cluster_id.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.identity.node_id.to_le_bytes());

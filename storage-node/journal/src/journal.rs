@@ -140,7 +140,7 @@ impl Journal {
         self.shared.close();
     }
 
-    fn core(&self) -> &Core {
+    pub(crate) fn core(&self) -> &Core {
         &self.shared.core
     }
 
@@ -502,6 +502,7 @@ impl Journal {
             limit_bytes: self.core().config.max_bytes,
             queued_bytes: inner.queued_bytes,
             admitted_bytes: self.core().admitted.load(Ordering::Acquire),
+            carried_bytes: inner.carried.bytes(),
             disk_full: inner.disk_full,
             files: files.collect(),
         }

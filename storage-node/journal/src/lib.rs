@@ -8,6 +8,7 @@
 //!  append ─┐                  ┌─▶ wal/0000000000000001.wal  (finished, its sidecar .idx beside it)
 //!  vote   ─┼─▶ queue ─▶ writer┼─▶ wal/0000000000000002.wal  (current)
 //!  purge  ─┘   (memory)       └─▶ wal/0000000000000003.wal  (next, prepared in the background)
+//!  carry ── oldest files ──▶ carried/0000000000000001.carried  (batches that outlived the files they came in)
 //!     reads: memory while in flight, then the files through an index that is bounded: old rows are in sidecars
 //! ```
 //!
@@ -24,6 +25,8 @@
 mod bare;
 mod blobs;
 mod bulk;
+mod carried;
+mod carrying;
 mod completion;
 mod config;
 mod core;
@@ -57,10 +60,11 @@ mod writer;
 pub use bare::BareLoop;
 pub use blobs::Blobs;
 pub use completion::{Completion, Synced};
+pub use carrying::{CarriedUsage, Part, Span};
 pub use config::{Backend, ConfigError, JournalConfig, SyncMode};
 pub use disk::{Disk, RealDisk};
 pub use entry::{Entry, EntryKind, FileSeq, Identity, Location, LogPosition, Lsn, StreamId};
-pub use error::{AppendError, Damage, Failure, Full, OpenError, ReadError, SealedError};
+pub use error::{AppendError, CarryError, Damage, Failure, Full, OpenError, ReadError, SealedError};
 pub use format::BLOCK_ALIGN;
 pub use journal::Journal;
 pub use metrics::{Metrics, SYNC_BUCKETS_US};

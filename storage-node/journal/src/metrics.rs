@@ -44,6 +44,10 @@ pub struct Metrics {
     pub sidecar_reads: u64,
     /// Times a sidecar did not hold and the journal file was searched instead.
     pub sidecar_misses: u64,
+    /// Carried files written.
+    pub carried_files: u64,
+    /// Bytes of them, index included.
+    pub carried_bytes: u64,
     /// Sum of the sync durations.
     pub sync_time: Duration,
     /// Syncs by duration: one count per bound of [`SYNC_BUCKETS_US`] (not cumulative), and one for the rest.
@@ -69,6 +73,8 @@ pub(crate) struct Counters {
     pub(crate) evicted_rows: AtomicU64,
     pub(crate) sidecar_reads: AtomicU64,
     pub(crate) sidecar_misses: AtomicU64,
+    pub(crate) carried_files: AtomicU64,
+    pub(crate) carried_bytes: AtomicU64,
     sync_ns: AtomicU64,
     sync_buckets: [AtomicU64; SYNC_BUCKETS_US.len() + 1],
 }
@@ -106,6 +112,8 @@ impl Counters {
             evicted_rows: get(&self.evicted_rows),
             sidecar_reads: get(&self.sidecar_reads),
             sidecar_misses: get(&self.sidecar_misses),
+            carried_files: get(&self.carried_files),
+            carried_bytes: get(&self.carried_bytes),
             sync_time: Duration::from_nanos(get(&self.sync_ns)),
             sync_buckets: std::array::from_fn(|i| get(&self.sync_buckets[i])),
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
+use crate::carried::{self, Carrying};
 use crate::config::{Backend, JournalConfig, SyncMode};
 use crate::core::{Core, Inner, PROBE};
 use crate::disk::{DirLock, Disk, OpenMode};
@@ -18,6 +19,7 @@ use crate::metrics::{Counters, add};
 use crate::recovered::{Recovered, RecoveredStream};
 use crate::recovery::{self, Scan};
 use crate::streams::{FileSpans, LiveFile, Stream};
+use crate::synced;
 
 /// What opening found.
 pub(crate) struct Opened {
@@ -54,9 +56,16 @@ pub(crate) fn open(
         disk.sync_dir(&wal).map_err(io_error(&wal))?;
     }
     let session = crate::format::session_of(scan.last_block) + 1;
-    let durable = scan.files.last().map_or(Lsn(0), |file| Lsn::new(file.seq, file.end));
+    let durable = end;
     let (torn_tail, scanned_bytes) = (scan.torn_tail.clone(), scan.scanned_bytes);
     let files = scan.files.len() as u64;
+    // Each is named by a carried file that is durable, or was never finished.
+    for path in &old {
+        files::remove_if_there(&*disk, path).map_err(io_error(path))?;
+    }
+    if !old.is_empty() {
+        disk.sync_dir(&carried_dir).map_err(io_error(&carried_dir))?;
+    }
     config.backend = backend(&config, &wal, &*disk);
     if let Some(last) = scan.files.last() {
         clear(last, &scan.behind).map_err(io_error(&last.path))?;
@@ -64,8 +73,8 @@ pub(crate) fn open(
         last.handle.sync().map_err(io_error(&last.path))?;
     }
     identity.renew(&dir, &*disk).map_err(io_error(&dir))?;
-    let core = core(config, disk, identity.journal_id, scan);
-    core.lock().spares = spares;
+    let core = core(config, disk, identity, scan);
+    (core.lock().spares, core.lock().carried) = (spares, carried);
     let report = Recovered { streams: streams(&core)?, torn_tail, files, scanned_bytes };
     if core.lock().files.is_empty() {
         let next = files::first(&core, FileSeq::FIRST).map_err(io_error(&wal))?;
@@ -178,7 +187,7 @@ fn backend(config: &JournalConfig, wal: &Path, disk: &dyn Disk) -> Backend {
     }
 }
 
-fn core(config: JournalConfig, disk: Arc<dyn Disk>, journal_id: u128, scan: Scan) -> Core {
+fn core(config: JournalConfig, disk: Arc<dyn Disk>, identity: IdentityFile, scan: Scan) -> Core {
     let rows = scan.streams.values().map(|stream| stream.index.rows()).sum();
     let mut streams = scan.streams;
     for stream in streams.values_mut() {
@@ -192,7 +201,8 @@ fn core(config: JournalConfig, disk: Arc<dyn Disk>, journal_id: u128, scan: Scan
     Core {
         config,
         disk,
-        journal_id,
+        journal_id: identity.journal_id,
+        carrying: Mutex::new(Carrying::new(identity)),
         inner: Mutex::new(inner),
         work: Condvar::new(),
         files_changed: Condvar::new(),

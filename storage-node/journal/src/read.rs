@@ -187,6 +187,12 @@ impl Core {
         self.bytes_at(Location { file, pos, len: part.end - part.start })
     }
 
+    /// Bytes of a payload, whatever they are.
+    pub(crate) fn part_as_it_is(&self, location: Location, part: Range<u32>) -> Result<Bytes, ReadError> {
+        let pos = location.pos + part.start;
+        self.bytes_at(Location { file: location.file, pos, len: part.end - part.start })
+    }
+
     /// Bytes of a file as they are.
     fn bytes_at(&self, Location { file, pos, len }: Location) -> Result<Bytes, ReadError> {
         let (handle, path) = self.file(file)?;

@@ -35,8 +35,10 @@ impl Drop for Permit {
 /// How full the journal is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes in use: finished files whole, the current one up to its end.
+    /// Bytes in use: finished files whole, the current one up to its end, and carried files.
     pub used_bytes: u64,
+    /// Of these, bytes of carried files.
+    pub carried_bytes: u64,
     /// `max_bytes`.
     pub limit_bytes: u64,
     /// Bytes waiting in the writer's queue.

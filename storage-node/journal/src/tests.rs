@@ -3,6 +3,7 @@
 mod again;
 mod backends;
 mod bulk;
+mod carried;
 mod closing;
 mod formats;
 mod golden;

@@ -77,6 +77,16 @@ fn work(metrics: &Metrics) -> Numbers {
             "Times a sidecar did not hold and the journal file was searched.",
             metrics.sidecar_misses,
         ),
+        counter(
+            "weir_journal_carried_files_total",
+            "Files written of messages that outlived their journal files, those written anew included.",
+            metrics.carried_files,
+        ),
+        counter(
+            "weir_journal_carried_written_bytes_total",
+            "Bytes of messages that outlived their journal files and were written once more.",
+            metrics.carried_bytes,
+        ),
     ]
     .into_iter()
     .collect()
@@ -103,6 +113,11 @@ fn sizes(journal: &Journal) -> Numbers {
             "weir_journal_index_bytes_max",
             "Bytes of the index beyond which publishes are refused.",
             config.index_bytes_max,
+        ),
+        gauge(
+            "weir_journal_carried_bytes",
+            "Of the bytes of the journal in use, those in carried files.",
+            usage.carried_bytes,
         ),
         gauge("weir_journal_used_bytes", "Bytes of the journal in use.", usage.used_bytes),
         gauge("weir_journal_used_bytes_max", "Bytes at which publishes are refused.", usage.limit_bytes),

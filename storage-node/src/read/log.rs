@@ -136,14 +136,17 @@ fn load(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Result<Loaded
         let shared = rows.get(i + 1).is_some_and(|next| next.index == row.index);
         let body = match entries.last() {
             Some((index, payload)) if *index == row.index => slice(payload, within)?,
-            _ => match read_alone(journal, stream, row, shared)? {
-                Some(body) => body,
-                None => {
-                    let payload = read_entry(journal, stream, row.index)?;
-                    let body = slice(&payload, within)?;
-                    entries.push((row.index, payload));
-                    body
-                }
+            _ => match read_alone(journal, stream, row, shared) {
+                Ok(Some(body)) => body,
+                Ok(None) => match read_entry(journal, stream, row.index) {
+                    Ok(payload) => {
+                        let body = slice(&payload, within)?;
+                        entries.push((row.index, payload));
+                        body
+                    }
+                    Err(error) => carried(journal, stream, row, &error)?,
+                },
+                Err(error) => carried(journal, stream, row, &error)?,
             },
         };
         batches.push(Batch::parse(body).map_err(|error| corrupt(&error))?);
@@ -165,23 +168,31 @@ fn read_alone(
     stream: StreamId,
     row: &BatchRow,
     shared: bool,
-) -> Result<Option<Bytes>, Refusal> {
+) -> Result<Option<Bytes>, ReadError> {
     match journal.locate(stream, row.index.0) {
         Ok(at) if !shared && row.len < at.len / PART_OF_ENTRY => {
-            journal.read_at(at, row.pos..row.pos + row.len).map(Some).map_err(|error| unreadable(&error))
+            journal.read_at(at, row.pos..row.pos + row.len).map(Some)
         }
         Ok(_) | Err(ReadError::NotWritten { .. }) => Ok(None),
-        Err(error) => Err(unreadable(&error)),
+        Err(error) => Err(error),
     }
 }
 
-fn read_entry(journal: &Journal, stream: StreamId, index: LogIndex) -> Result<Bytes, Refusal> {
-    let entries =
-        journal.read_entries(stream, index.0..index.0 + 1, 0).map_err(|error| unreadable(&error))?;
-    let entry = entries.into_iter().next();
-    entry
-        .map(|entry| entry.payload)
-        .ok_or_else(|| Refusal::new(ErrorCode::Internal, "the entry is not there"))
+fn read_entry(journal: &Journal, stream: StreamId, index: LogIndex) -> Result<Bytes, ReadError> {
+    let entry = journal.read_entries(stream, index.0..index.0 + 1, 0)?.into_iter().next();
+    Ok(entry.expect("a read gives at least one entry").payload)
+}
+
+/// A batch whose entry has left the log: it was carried, or it is gone. It is carried before the log is purged, so that
+/// who finds it in neither comes too late.
+fn carried(journal: &Journal, stream: StreamId, row: &BatchRow, error: &ReadError) -> Result<Bytes, Refusal> {
+    if !matches!(error, ReadError::Purged { .. } | ReadError::Recycled { .. }) {
+        return Err(unreadable(error));
+    }
+    match journal.read_carried(stream, row.index.0, row.pos..row.pos + row.len) {
+        Ok(found) => found.ok_or_else(|| unreadable(error)),
+        Err(error) => Err(unreadable(&error)),
+    }
 }
 
 fn unreadable(error: &ReadError) -> Refusal {

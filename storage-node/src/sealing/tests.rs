@@ -86,7 +86,7 @@ impl Play {
             is_deposed: AtomicBool::new(false),
             is_emptied: AtomicBool::new(false),
             metrics: TierMetrics::register(&Registry::new()).unwrap(),
-            background: crate::background::Background::start().unwrap(),
+            background: crate::background::Background::start("weir-test").unwrap(),
             pack_memory: PieceMemory::default(),
         });
         Self::with_node(node, tier, dir)

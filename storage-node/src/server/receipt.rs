@@ -181,17 +181,21 @@ async fn committed(
         return Ok(found);
     }
     let (journal, stream) = (shard.journal.clone(), shard.stream());
-    let read = move || journal.read_entries(stream, index.0..index.0 + 1, 1);
-    let failed = |why: String| Refusal::new(ErrorCode::StorageFailed, why);
-    let entries = tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))?;
-    let lost = ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0, start: 0 };
-    match entries {
-        Ok(entries) => match entries.first() {
-            Some(entry) if entry.term <= request.term => Ok(found),
-            Some(_) => Ok(lost),
-            None => Err(failed(format!("entry {index} cannot be read"))),
-        },
+    let read = move || match journal.read_entries(stream, index.0..index.0 + 1, 1) {
+        Ok(entries) => Ok(entries.first().map(|entry| entry.term)),
+        // Carried entries know their term.
         Err(ReadError::Purged { .. } | ReadError::Recycled { .. }) => {
+            journal.term_of_carried(stream, index.0)
+        }
+        Err(error) => Err(error),
+    };
+    let failed = |why: String| Refusal::new(ErrorCode::StorageFailed, why);
+    let term = tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))?;
+    let lost = ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0, start: 0 };
+    match term {
+        Ok(Some(term)) if term <= request.term => Ok(found),
+        Ok(Some(_)) => Ok(lost),
+        Ok(None) => {
             let is_told = has_left(shard, request)?;
             let detail = "the entry has left the journal, and in which term it came is not known any more: read the message";
             is_told.then_some(found).ok_or_else(|| Refusal::new(ErrorCode::NotSupported, detail))

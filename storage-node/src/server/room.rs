@@ -68,7 +68,8 @@ impl Room {
         Self { journal, states: Arc::new(states.collect()), tier, shortage: Arc::default() }
     }
 
-    /// Tells the log once publishes are taken again. Runs until the node stops.
+    /// Tells the log once publishes are taken again, and in good time before they are refused. Runs until the
+    /// node stops.
     pub async fn watch(self, mut stop: watch::Receiver<bool>) {
         loop {
             tokio::select! {

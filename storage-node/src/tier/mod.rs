@@ -241,7 +241,7 @@ impl Tier {
             dedupe_rows: layout.dedupe_rows,
             known,
             metrics,
-            background: Background::start().map_err(TierError::Thread)?,
+            background: Background::start("weir-seal").map_err(TierError::Thread)?,
             pack_memory,
         };
         trial.iter().for_each(|trial| trial.tell(&tier));

@@ -432,6 +432,7 @@ impl ShardState {
         self.outputs.check();
         self.dead_letters.check();
         self.check_patterns();
+        self.check_living();
         self.parts.check(|key| self.partitions.get(&key).map(|partition| partition.start..partition.end));
         self.partitions.iter().for_each(|(_, partition)| partition.check());
         let references: Vec<_> = self.count_references().into_iter().collect();

@@ -148,6 +148,12 @@ impl DeadLetters {
         self.pins.first().map(|(index, _)| *index)
     }
 
+    /// Batches in entries of `range` that hold one that is in no pack.
+    pub(super) fn in_log(&self, range: Range<LogIndex>) -> impl Iterator<Item = BatchRow> {
+        let pins = self.pins.range((range.start, 0)..(range.end, 0));
+        pins.map(|(_, seq)| self.letters[seq].batch)
+    }
+
     /// The topic that the one in the oldest entry goes to.
     fn pinned_for(&self) -> Option<&TopicName> {
         self.pins.first().map(|(_, seq)| &self.letters[seq].topic)

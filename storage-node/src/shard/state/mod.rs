@@ -32,6 +32,7 @@ mod held_topic;
 mod letters;
 mod listing;
 #[cfg(test)]
+mod living;
 mod model;
 #[cfg(test)]
 mod neighbours;

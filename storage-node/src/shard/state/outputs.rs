@@ -10,6 +10,7 @@
 //! is missing is noticed, however long that takes: nothing is forgotten as producers are.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -113,6 +114,17 @@ impl Outputs {
     /// The oldest entry that holds one.
     pub(super) fn needed_from(&self) -> Option<LogIndex> {
         self.pins.first().map(|(index, ..)| *index)
+    }
+
+    /// Their batches in entries of `range`.
+    pub(super) fn in_log(&self, range: Range<LogIndex>) -> impl Iterator<Item = BatchRow> {
+        let first = |index| (index, ShardId::META, 0);
+        let batch = |(_, target, number): &(LogIndex, ShardId, u64)| {
+            let lane = self.lanes.get(target)?;
+            let nth = number.checked_sub(lane.rows.front()?.number)?;
+            lane.rows.get(usize::try_from(nth).ok()?).map(|output| output.batch)
+        };
+        self.pins.range(first(range.start)..first(range.end)).filter_map(batch)
     }
 
     /// How many are on their way.

@@ -341,6 +341,13 @@ impl Partition {
         self.kept.unsealed
     }
 
+    /// Batches in these entries with live records that no pack holds.
+    pub(super) fn living(&self, entries: Range<LogIndex>) -> impl Iterator<Item = BatchRow> {
+        let from = self.unsealed_from();
+        let rows = self.kept.rows.since_entry(entries.start).skip_while(move |row| row.end() <= from);
+        rows.take_while(move |row| row.index < entries.end)
+    }
+
     /// The pack that holds the live record `offset`, if one does.
     #[must_use]
     pub fn pack_of(&self, offset: Offset) -> Option<PackNo> {

@@ -120,8 +120,13 @@ impl Rows {
 
     /// The first row of the entry `index` or a later one.
     pub(super) fn at_entry(&self, index: LogIndex) -> Option<BatchRow> {
+        self.since_entry(index).next()
+    }
+
+    /// The rows of the entry `index` and of all later ones, in order.
+    pub(super) fn since_entry(&self, index: LogIndex) -> impl Iterator<Item = BatchRow> {
         let skip = self.full.partition_point(|chunk| chunk.last.1 < index);
-        self.chunks_from(skip).flat_map(Chunk::iter).find(|row| row.index >= index)
+        self.chunks_from(skip).flat_map(Chunk::iter).skip_while(move |row| row.index < index)
     }
 
     /// The first row at or after `ts`.
