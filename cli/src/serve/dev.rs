@@ -7,7 +7,8 @@ use weir_storage_node::NodeConfig;
 
 use super::args::DevArgs;
 use super::{
-    DRAIN_TIME, Signals, check_ready_file, first_of, gateway_config, limits, ready, start_node, stopping,
+    DRAIN_TIME, Signals, check_ready_file, descriptors, first_of, gateway_config, limits, ready, start_node,
+    stopping,
 };
 use crate::output;
 
@@ -21,11 +22,15 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     if args.tls_self_signed {
         gateway.tls = Some(TlsSource::SelfSigned { dir: data_dir.clone() });
     }
+    let config = args.store.config()?;
+    let (journal, file) = (config.journal_max_bytes, config.journal_file_bytes);
+    let own = descriptors::of_node(journal, file, config.object_store.is_some());
+    gateway.connections_max = descriptors::connections(descriptors::raise(), own, gateway.connections_max);
     // What the gateway cannot start with costs nothing: no data is touched before.
     let reserved = Some(Gateway::reserve(&gateway)?);
     // The newcomer's first publish needs no other request before it.
     let (storage_prices, price_currency) = args.prices.for_node();
-    let node = NodeConfig { auto_create: true, storage_prices, price_currency, ..args.store.config()? };
+    let node = NodeConfig { auto_create: true, storage_prices, price_currency, ..config };
     // One registry for both, so that `/metrics` shows the whole process.
     let registry = prometheus::Registry::new();
     let Some(node) = start_node(&mut signals, node, registry.clone()).await? else { return Ok(()) };

@@ -4,7 +4,8 @@ use weir_gateway::{Gateway, GatewayConfig};
 
 use super::args::GatewayArgs;
 use super::{
-    DRAIN_TIME, Signals, check_ready_file, first_of, gateway_config, limits, ready, secret, stopping,
+    DRAIN_TIME, Signals, check_ready_file, descriptors, first_of, gateway_config, limits, ready, secret,
+    stopping,
 };
 use crate::output;
 
@@ -14,7 +15,10 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<()> {
     let mut signals = Signals::catch()?;
     check_ready_file(args.ready_file.as_deref())?;
     let credential = secret(args.cluster_secret.as_deref())?.unwrap_or_default();
-    let config = GatewayConfig { credential, ..gateway_config(&args.edge, &args.prices, args.node.clone()) };
+    let mut config =
+        GatewayConfig { credential, ..gateway_config(&args.edge, &args.prices, args.node.clone()) };
+    let own = descriptors::OF_GATEWAY;
+    config.connections_max = descriptors::connections(descriptors::raise(), own, config.connections_max);
     limits::log_gateway(&config);
     let gateway = Gateway::start(config, prometheus::Registry::new()).await?;
     let url = format!("{}://{}", gateway.scheme(), gateway.local_addr());

@@ -6,6 +6,7 @@
 
 mod admin;
 mod args;
+mod descriptors;
 mod dev;
 mod gateway;
 mod limits;

@@ -4,7 +4,9 @@ use weir_storage_node::NodeConfig;
 
 use super::admin::Admin;
 use super::args::NodeArgs;
-use super::{DRAIN_TIME, Signals, check_ready_file, first_of, limits, ready, secret, start_node, stopping};
+use super::{
+    DRAIN_TIME, Signals, check_ready_file, descriptors, first_of, limits, ready, secret, start_node, stopping,
+};
 use crate::output;
 
 /// Runs until SIGTERM, SIGINT or a failure.
@@ -12,6 +14,7 @@ pub(crate) async fn run(args: NodeArgs) -> anyhow::Result<()> {
     first_of(args.faults())?;
     let mut signals = Signals::catch()?;
     check_ready_file(args.ready_file.as_deref())?;
+    descriptors::raise();
     let credential = secret(args.cluster_secret.as_deref())?;
     let (listen, auto_create) = (args.listen, args.auto_create);
     let (storage_prices, price_currency) = args.prices.for_node();

@@ -62,7 +62,16 @@ pub(crate) struct NextFile {
     /// For reading, and what the back end writes through: open already, so that nothing has to be opened when a
     /// commit waits for it.
     pub(crate) handle: Arc<dyn DiskFile>,
+    pub(crate) writing: Arc<dyn DiskFile>,
     pub(crate) file_bytes: u32,
+}
+
+/// Why there is no next file for now. No write failed: it is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    Room,
+    /// The process, or the system, may open no more files.
+    Descriptors,
 }
 
 #[derive(Debug, Default)]
@@ -76,17 +85,18 @@ pub(crate) struct Inner {
     pub(crate) unsynced_purges: BTreeMap<StreamId, u64>,
     /// Oldest first; the last is being written.
     pub(crate) files: VecDeque<LiveFile>,
+    /// Batches that outlived their files.
+    pub(crate) carried: Carried,
     pub(crate) next: Option<NextFile>,
     /// Highest file number ever prepared: the writer may have taken it without having begun it yet.
     pub(crate) prepared: Option<FileSeq>,
     /// Paths of files whose blocks are all dead, to be used again.
     pub(crate) spares: Vec<PathBuf>,
-    pub(crate) disk_full: bool,
+    /// The last attempt to prepare a file found that there is none to be had.
+    pub(crate) lacks: Option<Lack>,
     /// The writer waits for `next`.
     pub(crate) file_wanted: bool,
     pub(crate) closing: bool,
-    /// Batches that outlived their files.
-    pub(crate) carried: Carried,
     /// The writer waits for something in the queue.
     pub(crate) writer_waits: bool,
     /// Who writes a lone append in the writer's place; the writer takes nothing meanwhile.
@@ -203,6 +213,8 @@ pub(crate) struct Core {
     pub(crate) failed: AtomicBool,
     pub(crate) admitted: Arc<AtomicU64>,
     pub(crate) counters: Counters,
+    /// Whoever carries has it.
+    pub(crate) carrying: Mutex<Carrying>,
     /// For large reads.
     pub(crate) pool: Arc<Pool>,
 }
@@ -213,8 +225,6 @@ impl std::fmt::Debug for Core {
     }
 }
 
-    /// Whoever carries has it.
-    pub(crate) carrying: Mutex<Carrying>,
 impl Core {
     /// The state. A panic of another holder poisons the lock; the writer's own end is noticed as a failure, and
     /// every change below is complete before anything that could panic, so the state is still whole.

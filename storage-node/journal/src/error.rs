@@ -91,6 +91,15 @@ pub enum Full {
         /// Bytes left in files that exist.
         free: u64,
     },
+    /// The process has no file descriptor left for another journal file.
+    #[error(
+        "the process may open no more files, and {free} bytes are left in prepared journal files: close connections, or \
+         raise its limit of open files"
+    )]
+    Descriptors {
+        /// Bytes left in files that exist.
+        free: u64,
+    },
     /// The index in memory holds `index_bytes_max`, and nothing of it can leave: sidecars cannot be written, or the
     /// current file alone has that many entries. Purging is needed, or room on the disk.
     #[error("the journal's index is full: {used} of {limit} bytes in use")]
@@ -110,15 +119,6 @@ pub enum Full {
     },
 }
 
-/// Why a read gave nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The entry is below the stream's purge point, or its file was recycled.
-    #[error("stream {stream}: entries below {first} are purged")]
-    Purged {
-        /// The stream.
-        stream: StreamId,
-        /// The first index that is still there.
 /// Why nothing was carried, or not all of it. Nothing that it was read from may go; trying again goes on where
 /// it ended.
 #[derive(Debug, thiserror::Error)]
@@ -139,6 +139,15 @@ pub enum CarryError {
     },
 }
 
+/// Why a read gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The entry is below the stream's purge point, or its file was recycled.
+    #[error("stream {stream}: entries below {first} are purged")]
+    Purged {
+        /// The stream.
+        stream: StreamId,
+        /// The first index that is still there.
         first: u64,
     },
     /// A location in a file that was recycled.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::core::{Core, Inner, NextFile, file_name};
+use crate::config::Backend;
+use crate::core::{Core, Inner, Lack, NextFile, file_name};
 use crate::disk::{Disk, OpenMode};
 use crate::entry::FileSeq;
 use crate::error::Failure;
@@ -126,35 +127,46 @@ fn prepared(core: &Core, seq: FileSeq, spare: Option<&Path>) -> bool {
             let mut inner = core.lock();
             inner.prepared = Some(seq);
             inner.next = Some(next);
-            inner.disk_full = false;
+            inner.lacks = None;
             drop(inner);
             core.files_changed.notify_all();
         }
-        // Anything but a full disk is the disk failing: the writer may be waiting for this file, and whoever
-        // waits for the writer must be answered.
-        Err(source) if !is_full(&source) => {
-            let path = core.wal_dir().join(file_name(seq));
-            core.fail(Failure::Write { path, pos: 0, len: core.config.file_bytes, source });
-            return false;
-        }
-        // A full disk poisons nothing: no acknowledged byte is touched by preparing a file. Admission refuses
-        // until it works again.
-        Err(error) => {
-            tracing::warn!(%error, file = %seq, "cannot prepare the next journal file; retrying");
-            let mut inner = core.lock();
-            inner.disk_full = true;
-            // A writer that is closing does not wait for room.
-            core.files_changed.notify_all();
-            let waited = core.files_changed.wait_timeout(inner, RETRY);
-            drop(waited);
-        }
+        // Neither poisons anything: no acknowledged byte is touched by preparing a file, and none was written to a
+        // file that could not be opened. Admission refuses until it works again.
+        Err(error) => match lack(&error) {
+            // Anything else is the disk failing: the writer may be waiting for this file, and whoever waits for the
+            // writer must be answered.
+            None => {
+                let path = core.wal_dir().join(file_name(seq));
+                core.fail(Failure::Write { path, pos: 0, len: core.config.file_bytes, source: error });
+                return false;
+            }
+            Some(lack) => {
+                let mut inner = core.lock();
+                if inner.lacks.replace(lack) != Some(lack) {
+                    tracing::warn!(%error, file = %seq, "cannot prepare the next journal file; it is tried again");
+                }
+                // If it was not taken, it may be next time: filling another with zeros takes long.
+                inner.spares.extend(spare.map(Path::to_owned));
+                // A writer that is closing does not wait for it.
+                core.files_changed.notify_all();
+                let waited = core.files_changed.wait_timeout(inner, RETRY);
+                drop(waited);
+            }
+        },
     }
     true
 }
 
-/// There is no room: on the disk, or in what this process may have of it, which some file systems tell apart.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+/// What there is none of, if that is all: room on the disk, or in what this process may have of it, which some file
+/// systems tell apart; or descriptors, of the process or of the system.
+fn lack(error: &io::Error) -> Option<Lack> {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(Lack::Room),
+        _ => matches!(error.raw_os_error(), Some(ENFILE | EMFILE)).then_some(Lack::Descriptors),
+    }
 }
 
 /// Writes the sidecar of a finished file, and takes rows out of memory if there are more than there should be.
@@ -281,10 +293,16 @@ fn prepare(core: &Core, seq: FileSeq, spare: Option<&Path>) -> io::Result<NextFi
     let tmp = path.with_extension("tmp");
     let mut recycled = None;
     if let Some(spare) = spare {
-        disk.rename(spare, &tmp)?;
-        let file = disk.open(&tmp, OpenMode::Write)?;
-        if file.len()? == u64::from(core.config.file_bytes) {
-            recycled = Some(file);
+        // Opened before it has another name: without a descriptor it stays what it is. A try that came further has
+        // given it the name of this file, which is written over below.
+        match disk.open(spare, OpenMode::Write) {
+            Ok(file) => {
+                disk.rename(spare, &tmp)?;
+                recycled = Some(file)
+                    .filter(|file| file.len().is_ok_and(|len| len == u64::from(core.config.file_bytes)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
     }
     let file = match recycled {
@@ -308,7 +326,12 @@ fn prepare(core: &Core, seq: FileSeq, spare: Option<&Path>) -> io::Result<NextFi
     add(&core.counters.prepared_bytes, header.len() as u64);
     disk.rename(&tmp, &path)?;
     disk.sync_dir(&dir)?;
-    Ok(NextFile { seq, path, handle: file, file_bytes: core.config.file_bytes })
+    // Past the page cache it is written through another handle. Opened here, ahead of the commit that needs it.
+    let writing = match core.config.backend {
+        Backend::Direct => disk.open(&path, OpenMode::WriteDirect)?,
+        Backend::Auto | Backend::Pwrite => Arc::clone(&file),
+    };
+    Ok(NextFile { seq, path, handle: file, writing, file_bytes: core.config.file_bytes })
 }
 
 fn create(disk: &dyn Disk, path: &Path, bytes: u32) -> io::Result<Arc<dyn crate::disk::DiskFile>> {

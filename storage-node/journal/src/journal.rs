@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::completion::{Completion, Waiter};
 use crate::config::JournalConfig;
-use crate::core::{Core, Inner, Operation, Queued};
+use crate::core::{Core, Inner, Lack, Operation, Queued};
 use crate::disk::{DirLock, Disk};
 use crate::entry::{Entry, Location, LogPosition, StreamId};
 use crate::error::{AppendError, Failure, Full, OpenError, ReadError};
@@ -473,8 +473,11 @@ impl Journal {
         let free = current + inner.next.as_ref().map_or(0, |next| u64::from(next.file_bytes));
         // While the next file is being prepared and the disk is not known to be full, the writer waits for it: a
         // refusal would meet every producer that is faster than new files are filled with zeros.
-        if inner.disk_full && held + bytes + u64::from(block) > free {
-            return Err(Full::Disk { free });
+        if let Some(lack) = inner.lacks.filter(|_| held + bytes + u64::from(block) > free) {
+            return Err(match lack {
+                Lack::Room => Full::Disk { free },
+                Lack::Descriptors => Full::Descriptors { free },
+            });
         }
         self.core().admitted.fetch_add(bytes, Ordering::AcqRel);
         Ok(Permit { bytes, held: Arc::clone(&self.core().admitted) })
@@ -499,11 +502,11 @@ impl Journal {
         });
         Usage {
             used_bytes: inner.used_bytes(),
+            carried_bytes: inner.carried.bytes(),
             limit_bytes: self.core().config.max_bytes,
             queued_bytes: inner.queued_bytes,
             admitted_bytes: self.core().admitted.load(Ordering::Acquire),
-            carried_bytes: inner.carried.bytes(),
-            disk_full: inner.disk_full,
+            disk_full: inner.lacks == Some(Lack::Room),
             files: files.collect(),
         }
     }
@@ -512,7 +515,7 @@ impl Journal {
     #[cfg(test)]
     pub(crate) fn knows_of_next_file(&self) -> bool {
         let inner = self.core().lock();
-        inner.next.is_some() || inner.disk_full
+        inner.next.is_some() || inner.lacks.is_some()
     }
 
     /// How many entries the list of the recent ones has.

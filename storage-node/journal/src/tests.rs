@@ -5,6 +5,7 @@ mod backends;
 mod bulk;
 mod carried;
 mod closing;
+mod descriptors;
 mod formats;
 mod golden;
 mod heads;

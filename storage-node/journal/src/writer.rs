@@ -19,7 +19,7 @@ use bytes::Bytes;
 use crate::completion::Synced;
 use crate::config::{Backend, SyncMode};
 use crate::core::{Core, Inner, NextFile, Operation, Queued};
-use crate::disk::{DiskFile, OpenMode};
+use crate::disk::DiskFile;
 use crate::draft::{Draft, Placed};
 use crate::entry::{FileSeq, Location, LogPosition, Lsn, StreamId};
 use crate::error::Failure;
@@ -228,7 +228,7 @@ impl Writer {
             let current = inner.files.back().expect("there is always a current file");
             // Only a finished file's rows leave memory: with more in this one, publishes might never be let in again.
             let rows_max = (self.core.config.resident_index_bytes() / ROW_BYTES).max(1);
-            let is_next_there = inner.next.is_some() && !inner.disk_full;
+            let is_next_there = inner.next.is_some() && inner.lacks.is_none();
             let ends_early = is_next_there && current.spans.rows() >= rows_max;
             let end = current.end.checked_add(align_up(bytes)).filter(|end| *end <= current.file_bytes);
             end.is_some() && !ends_early
@@ -408,7 +408,8 @@ impl Writer {
             core.lock().purges_are_durable();
             core.files_changed.notify_all();
         }
-        let handle = open_for_writing(&core, &next)?;
+        // Opened when it was prepared: a rotation opens nothing, so it cannot fail for want of a descriptor.
+        let handle = Arc::clone(&next.writing);
         self.draft.clear();
         self.restate();
         self.flags |= FLAG_FILE_HEAD;
@@ -472,7 +473,7 @@ impl Writer {
                 return Ok(next);
             }
             // The file keeper failed (its reason is kept), or it will not come any more.
-            if self.core.failure().is_some() || (inner.closing && inner.disk_full) {
+            if self.core.failure().is_some() || (inner.closing && inner.lacks.is_some()) {
                 return Err(Failure::Closed);
             }
             if !std::mem::replace(&mut waited, true) {
@@ -486,12 +487,3 @@ impl Writer {
 }
 
 const NOWHERE: LogPosition = LogPosition { term: 0, leader: 0, index: 0 };
-
-/// The handle that the journal's back end writes through.
-fn open_for_writing(core: &Core, next: &NextFile) -> Result<Arc<dyn DiskFile>, Failure> {
-    if core.config.backend != Backend::Direct {
-        return Ok(Arc::clone(&next.handle));
-    }
-    let opened = core.disk.open(&next.path, OpenMode::WriteDirect);
-    opened.map_err(|source| Failure::Write { path: next.path.clone(), pos: 0, len: 0, source })
-}

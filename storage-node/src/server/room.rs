@@ -112,6 +112,13 @@ impl Room {
                     tracing::warn!(why = detail, "there is no room: publishes are refused");
                 }
                 Refusal { retry_after_ms: Some(1_000), ..Refusal::new(ErrorCode::JournalFull, detail) }
+            Full::Descriptors { .. } => {
+                let detail = full.to_string();
+                if Shortage::refused(&mut self.shortage.lock(), Instant::now()) {
+                    tracing::warn!(why = detail, "there is no room: publishes are refused");
+                }
+                Refusal { retry_after_ms: Some(1_000), ..Refusal::new(ErrorCode::JournalFull, detail) }
+            }
             }
         }
     }

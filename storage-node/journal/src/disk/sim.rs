@@ -37,6 +37,7 @@ struct State {
     /// Syncs that wait.
     stalled: u64,
     refuses_direct: bool,
+    refuses_opens: bool,
     shortens_direct_reads: bool,
     direct_reads: u64,
     direct_opens: u64,
@@ -123,6 +124,11 @@ impl SimDisk {
     /// From now on no file can be opened to be written or read past the page cache, and reads past it fail.
     pub fn refuse_direct(&self) {
         self.state().refuses_direct = true;
+    }
+
+    /// While this is so, no file can be opened: the process has no descriptor left.
+    pub fn refuse_opens(&self, refuse: bool) {
+        self.state().refuses_opens = refuse;
     }
 
     /// From now on reads past the page cache give less than is asked for, wherever they are, as some file systems do.
@@ -279,6 +285,9 @@ impl Disk for SimDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state();
         let is_direct = matches!(mode, OpenMode::WriteDirect | OpenMode::ReadDirect);
+        if state.refuses_opens {
+            return Err(io::Error::from_raw_os_error(24));
+        }
         if state.refuses_direct && is_direct {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -331,6 +340,10 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.state();
+        // A directory is opened to be synced.
+        if state.refuses_opens {
+            return Err(io::Error::from_raw_os_error(24));
+        }
         state.operate()?;
         if state.fail_syncs {
             return Err(io::Error::other("simulated sync failure"));
