@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -11,7 +11,7 @@ use weir_journal::{Class, FileUsage, StreamId, Usage};
 
 use crate::clock;
 use crate::raft::group;
-use crate::replica::ShardHandle;
+use crate::replica::{LogClock, ShardHandle};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, Kind, SubBatch};
 
 /// How often it looks.
@@ -52,6 +52,7 @@ pub struct Keeper {
     shard: ShardHandle,
     growth: Growth,
     used_permille: Arc<AtomicU32>,
+    log_time: LogClock,
     /// Payload bytes applied when the newest checkpoint was asked for, and when the one before it was.
     checkpointed_at: u64,
     checkpointed_before: u64,
@@ -64,10 +65,12 @@ impl Keeper {
     /// Checkpoints by `growth`, and tells publishers how full the journal is.
     #[must_use]
     pub fn new(shard: ShardHandle, growth: Growth, used_permille: Arc<AtomicU32>) -> Self {
+        let log_time = LogClock::new(shard.state.read().last_ts(), Instant::now());
         Self {
             shard,
             growth,
             used_permille,
+            log_time,
             checkpointed_at: 0,
             checkpointed_before: 0,
             pause_rounds: 0,
@@ -100,9 +103,14 @@ impl Keeper {
         }
     }
 
-    /// Proposes the trims that retention asks for.
-    async fn trim(&self) {
-        let due = self.shard.state.read().due_trims(clock::now(), TRIMS_PER_ROUND);
+    /// Proposes the trims that retention asks for. By the log's own time, as messages carry it: where a clock was far
+    /// ahead once, their age is what has passed for the log since.
+    async fn trim(&mut self) {
+        let due = {
+            let state = self.shard.state.read();
+            self.log_time.saw(state.last_ts(), Instant::now());
+            state.due_trims(self.log_time.next(clock::now(), Instant::now()), TRIMS_PER_ROUND)
+        };
         if due.is_empty() {
             return;
         }

@@ -8,7 +8,7 @@ use weir_protocol::ids::TimestampMs;
 /// right or stood elsewhere on another machine, the log's goes on at half the speed until it is caught up with: so
 /// what expires by the log's time does, however far ahead the clock once was.
 #[derive(Debug)]
-pub(super) struct LogClock {
+pub(crate) struct LogClock {
     last: TimestampMs,
     /// What has passed since is not in `last` yet.
     since: Instant,
@@ -16,17 +16,17 @@ pub(super) struct LogClock {
 
 impl LogClock {
     /// Goes on from the newest entry's time.
-    pub(super) fn new(last: TimestampMs, now: Instant) -> Self {
+    pub(crate) fn new(last: TimestampMs, now: Instant) -> Self {
         Self { last, since: now }
     }
 
     /// What entries carry now.
-    pub(super) fn last(&self) -> TimestampMs {
+    pub(crate) fn last(&self) -> TimestampMs {
         self.last
     }
 
     /// The time of the next entry, by the machine's clock and by what has passed.
-    pub(super) fn next(&mut self, machine: TimestampMs, now: Instant) -> TimestampMs {
+    pub(crate) fn next(&mut self, machine: TimestampMs, now: Instant) -> TimestampMs {
         let passed = now.saturating_duration_since(self.since);
         let half = u64::try_from(passed.as_millis() / 2).unwrap_or(u64::MAX);
         if machine >= self.last {
@@ -40,7 +40,7 @@ impl LogClock {
     }
 
     /// An entry of somebody else has this time. If that is later, the log's goes on from there and from now.
-    pub(super) fn saw(&mut self, other: TimestampMs, now: Instant) {
+    pub(crate) fn saw(&mut self, other: TimestampMs, now: Instant) {
         if other > self.last {
             (self.last, self.since) = (other, now);
         }

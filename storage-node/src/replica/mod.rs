@@ -51,6 +51,7 @@ pub use awaited::{Arrived, AwaitedOutputs, OutputWait};
 pub use backlog::Sender;
 pub use early::{EarlyTail, EarlyWatch, StagedBatch};
 pub use handle::{ShardHandle, ShardShared, TailMemory};
+pub(crate) use log_clock::LogClock;
 pub use queues::{Held, Locked, Queue, Queues};
 pub use rosters::{Rosters, SharedRoster};
 pub use turn::Turn;
