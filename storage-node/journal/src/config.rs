@@ -76,6 +76,9 @@ pub struct JournalConfig {
     /// reading them takes one more small read. At the limit itself, where rows cannot leave, admission answers
     /// [`crate::Full::Index`].
     pub index_bytes_max: u64,
+    /// How often it is noted beside the journal how far that is synced, while commits come; see
+    /// [`crate::OpenError::Behind`]. Default 1 s; 0: never.
+    pub note_synced_every: Duration,
     /// Files with nothing live in them that are kept to be written again, which spares filling new ones with zeros.
     /// Default 1, and no less.
     pub spare_files: u32,
@@ -103,12 +106,13 @@ impl JournalConfig {
             pending_bytes_max: 64 * MIB,
             recent_bytes_max: 16 * MIB,
             index_bytes_max: 128 * MIB,
+            note_synced_every: Duration::from_secs(1),
             spare_files: 1,
         }
     }
 
-    /// Small files and limits (256 KiB files, 32 KiB blocks, 4 MiB in all), through the page cache, and every
-    /// commit the writer thread's, for tests.
+    /// Small files and limits (256 KiB files, 32 KiB blocks, 4 MiB in all), through the page cache, every
+    /// commit the writer thread's, and no notes, for tests.
     #[must_use]
     pub fn small(dir: impl Into<PathBuf>, identity: Identity) -> Self {
         Self {
@@ -122,6 +126,7 @@ impl JournalConfig {
             pending_bytes_max: MIB,
             recent_bytes_max: 64 * KIB,
             index_bytes_max: 512 * KIB,
+            note_synced_every: Duration::ZERO,
             ..Self::new(dir, identity)
         }
     }

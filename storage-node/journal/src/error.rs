@@ -275,6 +275,21 @@ pub enum OpenError {
         /// How it is known.
         what: String,
     },
+    /// More was synced once than is there.
+    #[error(
+        "{} lacks the end of its journal: it ends at byte {} of file {}, and everything up to byte {} of file {} had been \
+         synced and may have been confirmed. It looks like a copy that was made while a node ran on the directory: copy it \
+         again while nothing does. To start with what is there, and lose what is not, remove SYNCED and wal/SYNCED in it",
+        dir.display(), found.1, found.0, synced.1, synced.0
+    )]
+    Behind {
+        /// The journal's directory.
+        dir: PathBuf,
+        /// Up to where it was synced: file and byte.
+        synced: (FileSeq, u32),
+        /// Up to where it is there.
+        found: (FileSeq, u32),
+    },
     /// Whoever opened it did not want it any more.
     #[error("the opening of the journal was given up")]
     GivenUp,

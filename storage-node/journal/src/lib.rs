@@ -52,6 +52,7 @@ mod sealed;
 mod sidecar;
 mod space;
 mod streams;
+mod synced;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -59,8 +60,8 @@ mod writer;
 
 pub use bare::BareLoop;
 pub use blobs::Blobs;
-pub use completion::{Completion, Synced};
 pub use carrying::{CarriedUsage, Part, Span};
+pub use completion::{Completion, Synced};
 pub use config::{Backend, ConfigError, JournalConfig, SyncMode};
 pub use disk::{Disk, RealDisk};
 pub use entry::{Entry, EntryKind, FileSeq, Identity, Location, LogPosition, Lsn, StreamId};

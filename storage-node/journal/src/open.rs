@@ -46,6 +46,10 @@ pub(crate) fn open(
     let lock = lock_dir(&dir, &disk)?;
     let identity = IdentityFile::load_or_make(&dir, &*disk, config.identity)?;
     let mut scan = recovery::scan(&config, &wal, &*disk, identity.journal_id, given_up)?;
+    let end = scan.files.last().map_or(Lsn(0), |file| Lsn::new(file.seq, file.end));
+    synced::check(&dir, &*disk, identity.journal_id, end)?;
+    let carried_dir = carried::dir_of(&dir);
+    let (carried, old) = carried::load(&*disk, &carried_dir, identity.journal_id)?;
     let has_headless = !scan.headless.is_empty();
     let spares = spares(&config, &*disk, &identity, &mut scan).map_err(io_error(&wal))?;
     for path in &scan.leftovers {
@@ -55,10 +59,6 @@ pub(crate) fn open(
     if has_headless || !(scan.leftovers.is_empty() && spares.is_empty()) {
         disk.sync_dir(&wal).map_err(io_error(&wal))?;
     }
-    let session = crate::format::session_of(scan.last_block) + 1;
-    let durable = end;
-    let (torn_tail, scanned_bytes) = (scan.torn_tail.clone(), scan.scanned_bytes);
-    let files = scan.files.len() as u64;
     // Each is named by a carried file that is durable, or was never finished.
     for path in &old {
         files::remove_if_there(&*disk, path).map_err(io_error(path))?;
@@ -66,6 +66,10 @@ pub(crate) fn open(
     if !old.is_empty() {
         disk.sync_dir(&carried_dir).map_err(io_error(&carried_dir))?;
     }
+    let session = crate::format::session_of(scan.last_block) + 1;
+    let durable = end;
+    let (torn_tail, scanned_bytes) = (scan.torn_tail.clone(), scan.scanned_bytes);
+    let files = scan.files.len() as u64;
     config.backend = backend(&config, &wal, &*disk);
     if let Some(last) = scan.files.last() {
         clear(last, &scan.behind).map_err(io_error(&last.path))?;

@@ -30,6 +30,7 @@ use crate::index::{ROW_BYTES, Row};
 use crate::recovered::TornTail;
 use crate::sidecar::{FileRows, Found, Sidecar};
 use crate::streams::{FileSpans, LiveFile, Stream, evict};
+use crate::synced;
 use crate::window::{Reader, Source, Window};
 
 /// What the files hold.
@@ -71,6 +72,7 @@ pub(crate) fn scan(
         let path = dir.join(&file.name);
         match parse_file_name(&file.name) {
             Some(seq) => drop(found.insert(seq, path)),
+            None if file.name == synced::NAME => {}
             None if !is_own_name(&file.name) => {
                 tracing::warn!(path = %path.display(), "a file that is not the journal's is left where it is");
             }

@@ -31,6 +31,7 @@ use crate::format::{
     FLAG_FILE_HEAD, FileHeader, Frame, FrameHeader, FrameKind, Frames, align_up,
 };
 use crate::identity::{IdentityFile, lock_dir};
+use crate::synced;
 use crate::window::{Reader, Source, Window};
 
 /// Bytes copied at once.
@@ -183,6 +184,8 @@ impl Repair {
 
     fn cut_at(&self, base: usize, end: u32) -> io::Result<Vec<PathBuf>> {
         let (disk, wal) = (&*self.disk, self.dir.join("wal"));
+        // They know of what is about to be cut off.
+        synced::forget(&self.dir, disk)?;
         let file = &self.files[base];
         let mut copies = Vec::new();
         if self.cut.path == file.path {

@@ -30,6 +30,7 @@ use crate::*;
 
 mod cuts;
 mod sidecars;
+mod synced;
 
 const IDENTITY: Identity = Identity { cluster_id: 7, node_id: 1 };
 const STREAM: StreamId = StreamId(3);

@@ -31,6 +31,7 @@ use crate::index::ROW_BYTES;
 use crate::inline::is_lone;
 use crate::metrics::add;
 use crate::streams::{FileSpans, LiveFile, Stream};
+use crate::synced::Notes;
 
 /// Operations that the queue keeps memory for when it is empty, about 100 bytes each; a burst may take more.
 const ROOM_KEPT: usize = 8 << 10;
@@ -43,6 +44,7 @@ pub(crate) struct Writer {
     next_block: u64,
     flags: u8,
     durable: Lsn,
+    notes: Notes,
     draft: Draft,
     /// Empty: changes places with the queue when all of that fits a block.
     room: VecDeque<Queued>,
@@ -173,7 +175,9 @@ impl Writer {
     pub(crate) fn new(core: Arc<Core>, session: u32, durable: Lsn) -> std::io::Result<Self> {
         let draft = Draft::new(core.config.max_block_bytes as usize)?;
         let (next_block, flags) = (u64::from(session) << 32, FLAG_SESSION_START);
-        Ok(Self { core, next_block, flags, durable, draft, room: VecDeque::new() })
+        let config = &core.config;
+        let notes = Notes::open(&config.dir, &*core.disk, core.journal_id, config.note_synced_every);
+        Ok(Self { core, next_block, flags, durable, notes, draft, room: VecDeque::new() })
     }
 
     /// Runs until the journal is closed or fails.
@@ -260,6 +264,8 @@ impl Writer {
             synced = Instant::now();
             self.core.counters.synced(synced - written);
             self.durable = Lsn::new(file, pos + padded);
+            // 40 bytes a second into the page cache, and otherwise a comparison.
+            self.notes.synced(self.durable, synced);
         }
         let ends = self.publish(file, pos, padded, syncs.then_some((taken, synced)));
         let (frames, bytes) = (u32::from(self.draft.frames()), u64::from(padded));
