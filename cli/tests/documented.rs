@@ -383,6 +383,7 @@ const ANSWERS: &[(&str, &str, Headers, &str, u16)] = &[
     ("describeService", "GET /v1", &[], "", 200),
     ("readHealth", "GET /healthz", &[], "", 204),
     ("readReadiness", "GET /readyz", &[], "", 204),
+    ("readReadiness", "GET /readyz?verbose", &[], "", 200),
     ("readMetrics", "GET /metrics", &[], "", 200),
     ("readOpenapi", "GET /openapi.json", &[], "", 200),
     ("listNamespaces", "GET /v1/ns", &[], "", 200),

@@ -14,6 +14,7 @@ mod background;
 mod carry;
 pub mod clock;
 pub mod config;
+pub mod holders;
 pub mod keeper;
 pub mod layout;
 pub mod limits;

@@ -22,7 +22,8 @@ use crate::keeper::{Growth, Keeper};
 use crate::layout::{self, Layout};
 use crate::limits::Limits;
 use crate::metrics::{
-    JournalCollector, NodeMetrics, ShardsCollector, StorageCollector, StoreNow, TierMetrics, ToldByStore,
+    HoldersCollector, JournalCollector, NodeMetrics, ShardsCollector, StorageCollector, StoreNow,
+    TierMetrics, ToldByStore,
 };
 use crate::opening::{Opened, not_wanted, open_journal};
 use crate::outbox::{DeadLetterSender, Forwarder, OutputSender};
@@ -75,10 +76,10 @@ pub enum StartError {
         /// Why.
         why: String,
     },
-    /// It was not wanted any more: see [`Surroundings::stop`].
     /// The system gives no thread.
     #[error("no thread for what carries messages: {0}")]
     Thread(std::io::Error),
+    /// It was not wanted any more: see [`Surroundings::stop`].
     #[error("the start was given up")]
     Stopped,
 }
@@ -213,17 +214,18 @@ impl Node {
         };
         ensure_default_namespace(&service, config.auto_create).await?;
         ensure_slots(&service).await?;
+        around.registry.register(Box::new(HoldersCollector::new(service.room.holders().clone())?))?;
         tasks.spawn("room".to_owned(), service.room.clone().watch(tasks.stop()));
         let all = Arc::clone(&service.shards);
         keep_promises(&all, &service.room, tasks);
         if let Some(tier) = tier {
             let below_permille = u64::from(config.rewrite_below_percent) * 10;
             keep_store(&tier, trial.flatten(), &all, below_permille, tasks);
-        }
-        drop(all);
         } else {
             let carry = Carry::new(&journal, &all, config.carry_bytes_per_s, tasks.stop());
             tasks.spawn("carry".to_owned(), carry.map_err(StartError::Thread)?.run(tasks.stop()));
+        }
+        drop(all);
         let identity = ServerIdentity { cluster_id: cluster, node_id: NodeId(NODE_ID) };
         // The port must be known before the map can name it.
         let refused = |source| StartError::Listen { addr: config.listen, source };

@@ -1963,6 +1963,13 @@ export interface components {
             /** @description `next` is the end of what may be seen. */
             up_to_date: boolean;
         };
+        /** @description That requests are served, and what operators should know all the same. */
+        Readiness: {
+            /** @description True. */
+            ready: boolean;
+            /** @description What will be refused, or is not as it should be, in words: empty if all is well. */
+            warnings: string[];
+        };
         /** @description What has become of a confirm. */
         Receipt: {
             /** @description The receipt. */
@@ -3143,13 +3150,25 @@ export interface operations {
     };
     readReadiness: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Also say what operators should know; it needs no value. */
+                verbose?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody?: never;
         responses: {
+            /** @description They would; with `verbose`. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Readiness"];
+                };
+            };
             /** @description They would. */
             204: {
                 headers: {

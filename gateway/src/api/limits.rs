@@ -5,6 +5,15 @@ use utoipa::ToSchema;
 use weir_protocol::filter::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX};
 use weir_protocol::limits;
 
+/// That requests are served, and what operators should know all the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Readiness {
+    /// True.
+    pub ready: bool,
+    /// What will be refused, or is not as it should be, in words: empty if all is well.
+    pub warnings: Vec<String>,
+}
+
 /// What this gateway is and what it accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Service {

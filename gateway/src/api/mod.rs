@@ -31,7 +31,7 @@ pub use event::CloudEvent;
 pub use fork::{ForkSubscription, ForkedFrom};
 pub use limits::{
     CONFIG_BYTES_MAX, CONFIRM_DEADLINE_MS_MAX, Limits, READ_BYTES_MAX, REQUEST_HEADERS_BYTES_MAX,
-    REQUEST_HEADERS_MAX, SETTLE_BYTES_MAX, SETTLE_PUBLISH_BYTES_MAX, Service,
+    REQUEST_HEADERS_MAX, Readiness, SETTLE_BYTES_MAX, SETTLE_PUBLISH_BYTES_MAX, Service,
 };
 pub(crate) use message::unique;
 pub use message::{

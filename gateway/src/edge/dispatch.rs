@@ -26,7 +26,7 @@ use super::{
     repeated, subscriptions, topics,
 };
 use crate::api::operations::{PUBLIC, Target};
-use crate::api::{Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX, Service};
+use crate::api::{Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX, Readiness, Service};
 use crate::auth::{Credentials, KeptHeaders, Principal, Resource};
 use crate::ws;
 
@@ -276,7 +276,7 @@ async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
 
 async fn run_other(id: &'static str, call: Call) -> Result<Response, Problem> {
     match id {
-        "readReadiness" => ready(&call.edge).await,
+        "readReadiness" => ready(&call.edge, call.route.query("verbose").is_some()).await,
         "readMetrics" => metrics(&call.edge),
         "readOpenapi" => Ok(with_type("application/json", call.edge.openapi.clone())),
         "describeService" => service(&call.edge).await,
@@ -316,12 +316,17 @@ async fn run_other(id: &'static str, call: Call) -> Result<Response, Problem> {
     }
 }
 
-async fn ready(edge: &Edge) -> Result<Response, Problem> {
+async fn ready(edge: &Edge, verbose: bool) -> Result<Response, Problem> {
     if edge.is_draining.load(Ordering::Acquire) {
         return Err(Problem::new(ErrorCode::Draining, "the gateway is shutting down"));
     }
-    edge.services.storage.ready((Instant::now() + READY_TIME_MAX).into()).await?;
-    Ok(empty(StatusCode::NO_CONTENT))
+    let deadline = Instant::now() + READY_TIME_MAX;
+    edge.services.storage.ready(deadline.into()).await?;
+    if !verbose {
+        return Ok(empty(StatusCode::NO_CONTENT));
+    }
+    let warnings = edge.services.storage.warnings(deadline.into()).await?;
+    json(StatusCode::OK, &Readiness { ready: true, warnings })
 }
 
 fn metrics(edge: &Edge) -> Result<Response, Problem> {

@@ -18,6 +18,7 @@ use super::config::StorageConfig;
 use super::failure::Failure;
 use super::lane::{Lane, LaneContext, LaneCounters, LaneOwner};
 use super::links::Dial;
+use super::retry::unavailable;
 use super::router::{Attempts, CallFor, Router, Safety, decode};
 use super::topic::Topic;
 use super::topic_cache::TopicCache;
@@ -121,6 +122,18 @@ impl Storage {
     /// `unavailable` if nothing was by `deadline`.
     pub async fn known(&self, deadline: Instant) -> Result<(), Failure> {
         self.inner.router.known_view(deadline).await.map(drop)
+    }
+
+    /// What whoever looks after storage should know now, in words.
+    ///
+    /// # Errors
+    /// `unavailable` if no node says so by `deadline`.
+    pub async fn warnings(&self, deadline: Instant) -> Result<Vec<String>, Failure> {
+        let router = &self.inner.router;
+        // An error: it took too long.
+        let asked = tokio::time::timeout_at(deadline, router.refresh(Instant::now())).await;
+        asked.map_err(|_| unavailable("no storage node answers with a cluster map"))??;
+        Ok(router.view().warnings().to_vec())
     }
 
     /// Highest level that storage confirms at; quorum while nothing is known of it.

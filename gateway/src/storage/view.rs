@@ -26,6 +26,7 @@ pub(super) struct View {
     leaders: BTreeMap<ShardId, (u64, Option<NodeId>)>,
     /// Ends of runs of slots and the shard of each run, ascending; covers all slots unless nothing is known.
     runs: Vec<(u32, ShardId)>,
+    warnings: Vec<String>,
 }
 
 impl View {
@@ -59,7 +60,8 @@ impl View {
         }
         let addresses = map.nodes.iter().map(|node| (NodeId(node.node_id), node.address.clone())).collect();
         let level_max = if map.level_max() == Level::Unset { Level::Quorum } else { map.level_max() };
-        Ok(Self { version: map.version, level_max, addresses, leaders, runs })
+        let warnings = map.warnings.clone();
+        Ok(Self { version: map.version, level_max, addresses, leaders, runs, warnings })
     }
 
     /// True once a map was read.
@@ -70,6 +72,11 @@ impl View {
     /// Highest level that can be confirmed; unset while nothing is known.
     pub(super) fn level_max(&self) -> Level {
         self.level_max
+    }
+
+    /// What operators should know.
+    pub(super) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Version of the map it comes from.

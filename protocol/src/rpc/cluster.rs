@@ -27,6 +27,9 @@ pub struct ClusterMap {
     /// Highest level that nodes confirm at; unset: quorum.
     #[prost(enumeration = "super::Level", tag = "6")]
     pub level_max: i32,
+    /// What whoever looks after the cluster should know, in words.
+    #[prost(string, repeated, tag = "7")]
+    pub warnings: Vec<String>,
 }
 
 /// A storage node.

@@ -15,6 +15,7 @@ use weir_transport::{Peer, Reply, Request, Service};
 
 use super::room::Room;
 use super::{cursor, publish, queue, receipt, topics, trim};
+use crate::clock;
 use crate::metrics::NodeMetrics;
 use crate::replica::{Sender, ShardHandle};
 
@@ -152,6 +153,14 @@ impl NodeService {
         self.shards.get(&ShardId::META).map(|meta| meta.state.read().slots().shards()).unwrap_or_default()
     }
 
+    fn warnings(&self) -> Vec<String> {
+        let step = clock::step_ms() / 1_000;
+        let stepped = (step != 0).then(|| {
+            format!("the machine's clock has jumped by {step} s and is not followed: put it right, or start the node anew")
+        });
+        self.room.holders().warning().into_iter().chain(stepped).collect()
+    }
+
     fn map(&self) -> ClusterMap {
         let leader = |shard: &ShardHandle| ShardInfo {
             shard: shard.shard.0,
@@ -167,6 +176,7 @@ impl NodeService {
             shards: self.shards.values().map(leader).collect(),
             slots: slots.runs,
             level_max: self.level_max() as i32,
+            warnings: self.warnings(),
         }
     }
 }

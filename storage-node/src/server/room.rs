@@ -13,6 +13,7 @@ use weir_protocol::ids::ShardId;
 use weir_protocol::rpc::{Refusal, TopicName};
 
 use crate::clock;
+use crate::holders::Holders;
 use crate::replica::ShardHandle;
 use crate::shard::state::ShardState;
 use crate::tier::Tier;
@@ -34,6 +35,7 @@ pub struct Room {
     tier: Option<Arc<Tier>>,
     /// What the log was told of.
     shortage: Arc<Mutex<Option<Shortage>>>,
+    holders: Holders,
 }
 
 /// A time in which there is no room.
@@ -65,7 +67,19 @@ impl Room {
     pub fn new(journal: Journal, shards: &BTreeMap<ShardId, ShardHandle>) -> Self {
         let states = shards.values().map(|shard| (shard.stream(), Arc::clone(&shard.state)));
         let tier = shards.values().find_map(|shard| shard.tier.clone());
-        Self { journal, states: Arc::new(states.collect()), tier, shortage: Arc::default() }
+        Self {
+            journal,
+            states: Arc::new(states.collect()),
+            tier,
+            shortage: Arc::default(),
+            holders: Holders::default(),
+        }
+    }
+
+    /// Who keeps most of it, once it is nearly full.
+    #[must_use]
+    pub fn holders(&self) -> &Holders {
+        &self.holders
     }
 
     /// Tells the log once publishes are taken again, and in good time before they are refused. Runs until the
@@ -76,6 +90,7 @@ impl Room {
                 _ = stop.wait_for(|stopping| *stopping) => return,
                 () = tokio::time::sleep(ROUND) => {}
             }
+            self.holders.look(&self.journal, &self.states).await;
             if self.shortage.lock().is_none() {
                 continue;
             }
@@ -97,6 +112,13 @@ impl Room {
             Full::Busy { .. } => {
                 Refusal { retry_after_ms: Some(100), ..Refusal::new(ErrorCode::Busy, full.to_string()) }
             }
+            Full::Descriptors { .. } => {
+                let detail = full.to_string();
+                if Shortage::refused(&mut self.shortage.lock(), Instant::now()) {
+                    tracing::warn!(why = detail, "there is no room: publishes are refused");
+                }
+                Refusal { retry_after_ms: Some(1_000), ..Refusal::new(ErrorCode::JournalFull, detail) }
+            }
             Full::Journal { .. } | Full::Index { .. } | Full::Disk { .. } => {
                 let pinning = self.oldest_topics().join(", ");
                 let letters = self.waiting_letters().unwrap_or_default();
@@ -105,22 +127,27 @@ impl Room {
                     ("", Some(store)) => format!("{full}; {store}"),
                     (_, Some(store)) => format!("{full}; {store}. The oldest messages belong to: {pinning}"),
                     (_, None) => format!(
-                        "{full}; the oldest messages belong to: {pinning}. Shorten retention, trim or delete topics"
+                        "{full}; {}. Shorten retention, trim or delete topics",
+                        self.kept_by(&pinning)
                     ),
                 } + &letters;
                 if Shortage::refused(&mut self.shortage.lock(), Instant::now()) {
                     tracing::warn!(why = detail, "there is no room: publishes are refused");
                 }
                 Refusal { retry_after_ms: Some(1_000), ..Refusal::new(ErrorCode::JournalFull, detail) }
-            Full::Descriptors { .. } => {
-                let detail = full.to_string();
-                if Shortage::refused(&mut self.shortage.lock(), Instant::now()) {
-                    tracing::warn!(why = detail, "there is no room: publishes are refused");
-                }
-                Refusal { retry_after_ms: Some(1_000), ..Refusal::new(ErrorCode::JournalFull, detail) }
-            }
             }
         }
+    }
+
+    /// Who keeps it: those who keep most, as far as they are known, and who keeps the oldest messages.
+    fn kept_by(&self, oldest: &str) -> String {
+        let most = self.holders.named();
+        if most.is_empty() {
+            return format!("the oldest messages belong to: {oldest}");
+        }
+        let names = most.iter().map(|holder| format!("{} {}", holder.keeps.word(), holder.name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        format!("most of it is kept by: {names}; the oldest messages belong to: {oldest}")
     }
 
     /// What is to be done about dead letters that keep a shard's oldest entries, if any do.

@@ -17,9 +17,9 @@ use crate::api::forms::{self, Form};
 use crate::api::{
     BatchLine, BatchPublished, CloudEvent, Explained, ForkSubscription, LeasePage, NamespaceConfig,
     NamespacePage, NamespacePatch, OutputMessage, Problem, ProblemOutcome, Producer, Published, Pull, Pulled,
-    Purge, Purged, ReadPage, Receipt, Record, Redrive, Redriven, Seek, Seeked, Service, Settle, Settled,
-    SubscriptionConfig, SubscriptionPage, SubscriptionPatch, TopicConfig, TopicPage, TopicPatch, Trim,
-    Trimmed,
+    Purge, Purged, ReadPage, Readiness, Receipt, Record, Redrive, Redriven, Seek, Seeked, Service, Settle,
+    Settled, SubscriptionConfig, SubscriptionPage, SubscriptionPatch, TopicConfig, TopicPage, TopicPatch,
+    Trim, Trimmed,
 };
 
 pub(super) fn components() -> Components {
@@ -27,6 +27,7 @@ pub(super) fn components() -> Components {
     collect::<Problem>(&mut found);
     collect::<ProblemOutcome>(&mut found);
     collect::<CloudEvent>(&mut found);
+    collect::<Readiness>(&mut found);
     collect::<Service>(&mut found);
     collect::<NamespaceConfig>(&mut found);
     collect::<NamespacePatch>(&mut found);

@@ -1,6 +1,6 @@
 //! The gateway itself.
 
-use super::{Answer, Body, Carries, Content, Operation, Target, Verb};
+use super::{Answer, Body, Carries, Content, Kind, Operation, Param, Target, Verb};
 use crate::auth::Op;
 
 const fn status(
@@ -36,13 +36,28 @@ pub const READ_HEALTH: Operation = status(
 );
 
 /// Ready.
-pub const READ_READINESS: Operation = status(
-    "readReadiness",
-    "/readyz",
-    Op::Status,
-    "Whether requests would be served: storage is reachable and the gateway is not draining",
-    &[Answer::empty(204, "They would.")],
-);
+pub const READ_READINESS: Operation = Operation {
+    query: &[Param::optional(
+        "verbose",
+        Kind::Text,
+        "Also say what operators should know; it needs no value.",
+    )],
+    ..status(
+        "readReadiness",
+        "/readyz",
+        Op::Status,
+        "Whether requests would be served: storage is reachable and the gateway is not draining",
+        &[
+            Answer {
+                status: 200,
+                about: "They would; with `verbose`.",
+                content: &[Content { media: "application/json", carries: Carries::One("Readiness") }],
+                headers: &[],
+            },
+            Answer::empty(204, "They would."),
+        ],
+    )
+};
 
 /// Metrics.
 pub const READ_METRICS: Operation = status(

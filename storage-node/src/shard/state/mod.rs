@@ -28,11 +28,12 @@ mod forks;
 #[cfg(test)]
 mod golden;
 mod held_topic;
+mod holding;
 #[cfg(test)]
 mod letters;
 mod listing;
-#[cfg(test)]
 mod living;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod neighbours;
@@ -70,6 +71,7 @@ pub use apply::{Applied, ShardState, StateError, Verdict};
 pub use cutting::Restorable;
 pub use dead_letters::{DEAD_LETTERS_MAX, DeadLetter, DeadLetters};
 pub use dedupe::{Check, Dedupe, PartitionKey, Placement};
+pub use holding::{Keeps, Kept};
 pub use outbox::{News, OUTBOX_ROWS_MAX, Outbox, OutboxRow};
 pub use outputs::{Arrivals, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX, Output, Outputs};
 pub use packs::{Pack, PackNo, Packs, SharedPartitions, oldest_batches};

@@ -140,6 +140,12 @@ impl Parts {
         self.by_partition.get(&partition)?.first().map(|(floor, _)| *floor)
     }
 
+    /// The subscription that has settled least of a partition from its beginning on.
+    pub(super) fn last_of(&self, partition: PartitionKey) -> Option<&SubscriptionName> {
+        let (_, life) = self.by_partition.get(&partition)?.first()?;
+        self.held.get(&(*life, partition)).map(|held| &*held.name)
+    }
+
     /// Checks that parts and partitions agree.
     ///
     /// # Panics
