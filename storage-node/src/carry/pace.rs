@@ -34,8 +34,8 @@ impl Pace {
         Self { journal, bytes_per_s, stop, never: Arc::new((Mutex::new(receiver), sender)) }
     }
 
-    /// How much of what messages may take of the journal is in use: they are refused at 1,000. A journal without a bound
-    /// is measured by what was carried, so that it does not grow by what is dead.
+    /// How much of what messages may take of the journal is in use: they are refused at 1,000. A journal without a
+    /// bound is measured by what was carried, so that it does not grow by what is dead.
     pub(super) fn used_permille(&self) -> u64 {
         let (used, max) = self.journal.fullness();
         let max = match max {
