@@ -131,7 +131,7 @@ fn what_is_out_of_its_range_is_said_as_it_was_typed() {
         (&["pull", "s", "--lease", "1ms"], "'1ms' for '--lease <TIME>': 1s to 12h are allowed"),
         (&["subscription", "create", "s", "--topic", "t", "--lease", "13h"], "'--lease <TIME>': 1s to 12h"),
         (&["pull", "s", "--max", "0"], "'--max <N>'"),
-        (&["dev", "--journal-max", "40MiB"], "--journal-max is 40MiB"),
+        (&["dev", "--journal-max", "40MiB", "--journal-file", "32MiB"], "--journal-max is 40MiB"),
         (&["node", "--journal-file", "16777217"], "--journal-file is 16777217B; only steps of 4KiB"),
         (&["gateway", "--tls-cert", "c"], "--tls-key"),
     ] {

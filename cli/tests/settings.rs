@@ -99,7 +99,7 @@ fn a_file_is_checked_and_the_exit_status_says_so() {
         ("[dev]\ndata_shards = 65\n", "--data-shards"),
         ("[dev]\nlissten = \"x\"\n", "dev.lissten is unknown"),
         ("[gateway]\nrequest_bytes_max = \"1MiB\"\n", "10MiB to 1TiB"),
-        ("[node]\njournal_max = \"40MiB\"\n", "at least two journal files"),
+        ("[node]\njournal_max = \"40MiB\"\njournal_file = \"32MiB\"\n", "at least two journal files"),
         ("not toml", "is not TOML"),
     ] {
         let (code, said) = check(text);
@@ -129,7 +129,7 @@ fn what_a_server_would_refuse_at_its_start_a_check_tells_before() {
         assert!(code == Some(1) && said.contains(named), "{text}: {code:?} {said}");
         assert_eq!(said.matches("error: ").count(), 1, "nothing is told twice: {said}");
     }
-    let all = "[dev]\nlisten = \"0.0.0.0:8080\"\njournal_max = \"40MiB\"\ntls_self_signed = true\n\
+    let all = "[dev]\nlisten = \"0.0.0.0:8080\"\njournal_max = \"40MiB\"\njournal_file = \"32MiB\"\ntls_self_signed = true\n\
         tls_cert = \"c\"\ntls_key = \"k\"\n[node]\nlisten = \"10.0.0.1:7070\"\nadmin = \"10.0.0.1:7071\"\n";
     let (_, said) = check(all);
     for named in
@@ -156,7 +156,7 @@ fn checked(dir: &Path, env: &[(&str, &str)], text: &str) -> (bool, serde_json::V
 }
 
 const WRONG: &str = "top = 1\n[client]\nnamespace = \"a\"\n[dev]\nlissten = \"x\"\ndata_shards = 65\nsync = \"never\"\n\
-    record_max = []\n[gateway]\ndata_dir = \"x\"\nlisten = \"nowhere\"\n[node]\njournal_max = \"40MiB\"\n[server]\nlisten = 1\n";
+    record_max = []\n[gateway]\ndata_dir = \"x\"\nlisten = \"nowhere\"\n[node]\njournal_max = \"40MiB\"\njournal_file = \"32MiB\"\n[server]\nlisten = 1\n";
 const WRONG_SAYS: [&str; 10] = [
     "top stands outside",
     "client.namespace is unknown",
@@ -166,7 +166,7 @@ const WRONG_SAYS: [&str; 10] = [
     "dev.record_max takes one value, not a list",
     "gateway.data_dir is unknown; did you mean dev.data_dir?",
     "gateway.listen: invalid value 'nowhere'",
-    "--journal-max is 40MiB; at least two journal files are needed, and --journal-file is 128MiB",
+    "--journal-max is 40MiB; at least two journal files are needed, and --journal-file is 32MiB",
     "server.listen is unknown; the sections are client, dev, node, gateway",
 ];
 
@@ -246,7 +246,7 @@ fn nothing_starts_and_nothing_is_made_with_a_value_out_of_its_range() {
         ([("WEIR_TAIL_RING", "2TiB")], &["node"]),
         ([("WEIR_CONNECTIONS_MAX", "0")], &["gateway"]),
         ([("WEIR_NS", "default")], &["dev", "--journal-max", "31MiB"]),
-        ([("WEIR_NS", "default")], &["node", "--journal-max", "255MiB"]),
+        ([("WEIR_NS", "default")], &["node", "--journal-max", "255MiB", "--journal-file", "128MiB"]),
         ([("WEIR_TLS_SELF_SIGNED", "1")], &["dev", "--tls-cert", "c", "--tls-key", "k"]),
     ] {
         let output = weir(dir.path(), &env, arguments);

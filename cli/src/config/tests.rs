@@ -57,7 +57,7 @@ fn what_cannot_be_set_is_named() {
         ("[dev]\ndata_shards = 999", "999"),
         ("[dev]\ntls_cert = \"c.pem\"", "belong together"),
         ("[gateway]\ntls_key = \"c.pem\"", "belong together"),
-        ("[dev]\njournal_max = \"100MiB\"", "at least two journal files"),
+        ("[dev]\njournal_max = \"100MiB\"\njournal_file = \"64MiB\"", "at least two journal files"),
         ("[dev]\nrecord_max = \"4MiB\"", "'4MiB' for '--record-max <SIZE>': 1B to 3MiB are allowed"),
         ("[dev]\nsync = \"never\"", "never"),
         ("[gateway]\ndata_dir = \"x\"", "gateway.data_dir is unknown"),
