@@ -23,7 +23,8 @@ const FORBIDDEN = {
 // Text that may stand only in the named room.
 const ONLY_IN = [
   { room: "storage-node/journal/src", what: "syncing files", pattern: /\.(sync_all|sync_data)\(\)/ },
-  { room: "storage-node/journal/src", what: "unsafe code", pattern: /\bunsafe\s*(\{|impl|fn)/ },
+  // The one call elsewhere asks the allocator, which only the binary chooses, to give back what is free.
+  { room: "storage-node/journal/src", but: "cli/src/memory.rs", what: "unsafe code", pattern: /\bunsafe\s*(\{|impl|fn)/ },
 ];
 
 const problems = [];
@@ -124,7 +125,7 @@ for (const room of ROOMS) {
     const lines = production(readFileSync(path, "utf8"));
     const code = lines.filter((line) => !line.trimStart().startsWith("//")).join("\n");
     longFunctions(path, lines);
-    for (const rule of ONLY_IN) if (room !== rule.room && rule.pattern.test(code)) problems.push(`${path}: ${rule.what} belongs in ${rule.room}`);
+    for (const rule of ONLY_IN) if (room !== rule.room && path !== rule.but && rule.pattern.test(code)) problems.push(`${path}: ${rule.what} belongs in ${rule.room}`);
     const self = inside.split("/")[0].replace(/\.rs$/, "");
     for (const name of importedModules(code)) if (graph.has(self) && modules.has(name) && name !== self) graph.get(self).add(name);
   }

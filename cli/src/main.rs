@@ -17,6 +17,7 @@ mod client;
 mod config;
 mod limit;
 mod listing;
+mod memory;
 mod namespace;
 mod output;
 mod publish;
@@ -98,6 +99,7 @@ fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
     let runtime = runtime.enable_all().build()?;
     if matches!(command, Command::Dev(_) | Command::Node(_) | Command::Gateway(_)) {
         config::warn_of_variables();
+        memory::give_back()?;
     }
     match command {
         Command::Config(command) => config::run(&connect, file, &command),
