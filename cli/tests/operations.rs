@@ -189,6 +189,7 @@ fn one_process_measures_both_sides_and_names_the_most_of_what_is_bounded() {
         "connections",
         "websockets",
         "request_bytes",
+        "answer_bytes",
         "publish_bytes",
         "publish_credit_bytes",
         "read_credit_bytes",

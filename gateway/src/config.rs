@@ -59,6 +59,9 @@ pub struct GatewayConfig {
     /// Encoded bytes that storage may send to all readers before they have taken them; then grants wait.
     /// Default 256 MiB.
     pub read_credit_bytes_max: u64,
+    /// Bytes of answers that clients have not taken, over all connections; further ones are refused with
+    /// `answers_full`. A connection, and an address, gets a quarter. Default 256 MiB.
+    pub answer_bytes_max: u64,
     /// Bytes held by all feeds for readers who are slower than the fastest; beyond it they read from storage.
     /// Default 64 MiB.
     pub feed_bytes_max: u64,
@@ -85,7 +88,7 @@ pub struct ClientLimits {
     /// A request's body must have arrived within this, from when it is read; then it is answered 408. Default 30 s.
     pub body_time_max: Duration,
     /// A client that takes no byte of what is written for it for this long is closed; of HTTP/2, an answer of which
-    /// none is taken is reset. Default 60 s.
+    /// none is taken is reset. Default 30 s.
     pub write_time_max: Duration,
     /// A WebSocket's client must take what one turn has for it within this, at most about 256 KiB and a message; then
     /// it is closed. Default 40 s, which is what a silent one is given.
@@ -103,7 +106,7 @@ impl Default for ClientLimits {
         Self {
             head_time_max: Duration::from_secs(10),
             body_time_max: Duration::from_secs(30),
-            write_time_max: Duration::from_secs(60),
+            write_time_max: Duration::from_secs(30),
             socket_write_time_max: Duration::from_secs(40),
             handshake_time_max: Duration::from_secs(10),
             events_bytes_max: 256 << 10,
@@ -128,6 +131,7 @@ impl Default for GatewayConfig {
             request_bytes_max: 256 << 20,
             publish_bytes_max: 64 << 20,
             read_credit_bytes_max: 256 << 20,
+            answer_bytes_max: 256 << 20,
             feed_bytes_max: 64 << 20,
             topics_max: 100_000,
             ws_deflate: WsDeflate::Json,

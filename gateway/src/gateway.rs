@@ -13,10 +13,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_transport::{MetricsCollector, Reserved, Side};
 
+use crate::answers::Answers;
 use crate::api::{never_sent, openapi};
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
-use crate::edge::{BodyBudget, Console, Edge, QueueCounts, check_base};
+use crate::edge::{BodyBudget, Console, Document, Edge, QueueCounts, check_base};
 use crate::host::is_authority;
 use crate::listener::{self, Door, HANDSHAKE_FAILURES};
 use crate::metrics::{Bounds, BoundsCollector};
@@ -179,8 +180,7 @@ impl Gateway {
         let storage = Storage::new(storage_config(&config), dial);
         storage.connect();
         let services = Services::new(storage, service_config(&config));
-        let (stopping, stop) = watch::channel(false);
-        let (closing, close) = watch::channel(false);
+        let ((stopping, stop), (closing, close)) = (watch::channel(false), watch::channel(false));
         let limits = SocketLimits {
             sockets_max: config.connections_max,
             record_bytes_max: config.record_bytes_max,
@@ -199,6 +199,7 @@ impl Gateway {
         registry.register(Box::new(turned_away.clone()))?;
         let bodies = BodyBudget::new(config.request_bytes_max, config.limits.body_time_max);
         let edge = Arc::new(Edge {
+            answers: Answers::new(config.answer_bytes_max),
             config,
             console,
             services,
@@ -210,7 +211,7 @@ impl Gateway {
             requests,
             stages,
             drain: stop.clone(),
-            openapi: openapi::document_json().into(),
+            openapi: Document::new("application/json", openapi::document_json().into()),
             is_draining: AtomicBool::new(false),
         });
         let connections = Arc::new(GracefulShutdown::new());
@@ -344,6 +345,7 @@ fn register_bounds(edge: &Edge, door: &Door, bodies: BodyBudget) -> Result<(), p
         websockets_max: edge.sockets.max(),
         pool: edge.sockets.pool(),
         bodies,
+        answers: Arc::clone(&edge.answers),
     };
     edge.registry.register(Box::new(BoundsCollector::new(bounds)?))?;
     let transport = MetricsCollector::new(edge.services.storage.transport_metrics(), Side::Client)?;

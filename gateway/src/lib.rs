@@ -12,12 +12,14 @@
 //!   storage    the way to the storage nodes: router, retry policy, publish lanes
 //!   auth       who may do what: one `authorize`
 //!   stages     where the time of confirmed publishes goes
+//!   answers    what is held for clients that have not taken it
 //!   under_way  futures that one task drives
 //!   at_once    a future that is polled again if it woke itself
 //!   metrics    what the bounded parts hold, at scrape time
 //!   api        what clients see: JSON types, problems, the operation table, the OpenAPI document
 //! ```
 
+mod answers;
 pub mod api;
 mod at_once;
 pub mod auth;

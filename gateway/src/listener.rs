@@ -28,6 +28,9 @@ const TURN_TIME_MAX: Duration = Duration::from_millis(250);
 const TURNED_AWAY_MAX: usize = 64;
 /// When it may be worth trying again.
 const TURNED_AWAY_RETRY_MS: u64 = 1_000;
+/// Bytes that the system takes ahead of what it can send.
+#[cfg(target_os = "linux")]
+const NOT_SENT_BYTES: u32 = 64 << 10;
 /// Ports tried when any port will do and the one that was free on IPv4 is taken on IPv6.
 const PORTS_TRIED: u32 = 16;
 
@@ -165,6 +168,12 @@ pub(crate) async fn accept(listener: TcpListener, door: Arc<Door>, connections: 
 /// Shakes hands, if that is the custom here, and serves.
 async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
     // A confirm is a small packet that somebody waits for.
+    // So that a client that takes slowly is seen to take: otherwise the system would ask for more only when it has sent
+    // a third of some megabytes.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(NOT_SENT_BYTES) {
+        tracing::debug!(%peer, %error, "TCP_NOTSENT_LOWAT");
+    }
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
     }

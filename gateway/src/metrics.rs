@@ -7,6 +7,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntGauge};
 use tokio::sync::Semaphore;
 
+use crate::answers::Answers;
 use crate::edge::BodyBudget;
 use crate::service::Services;
 use crate::ws::Pool;
@@ -21,9 +22,10 @@ pub(crate) struct Bounds {
     /// What publishing WebSockets have their credit from.
     pub(crate) pool: Arc<Pool>,
     pub(crate) bodies: BodyBudget,
+    pub(crate) answers: Arc<Answers>,
 }
 
-/// Connections, request bodies, publish budget, topic cache, lanes and read credit.
+/// Connections, request bodies, answers, publish budget, topic cache, lanes and read credit.
 pub(crate) struct BoundsCollector {
     bounds: Bounds,
     names: Vec<Desc>,
@@ -44,6 +46,7 @@ impl Bounds {
     fn metrics(&self) -> prometheus::Result<Vec<Box<dyn Collector>>> {
         self.requests()
             .into_iter()
+            .chain(self.answers())
             .chain(self.publishes())
             .chain(self.windows())
             .chain(self.topics())
@@ -72,6 +75,27 @@ impl Bounds {
                 "weir_gateway_request_bytes_max",
                 "Bytes of request bodies beyond which more are refused.",
                 self.bodies.max(),
+            ),
+        ]
+    }
+
+    fn answers(&self) -> [Made; 3] {
+        let answers = self.answers.metrics();
+        [
+            gauge(
+                "weir_gateway_answer_bytes",
+                "Bytes of answers and messages held for clients that have not taken them.",
+                answers.held,
+            ),
+            gauge(
+                "weir_gateway_answer_bytes_max",
+                "Bytes held for clients beyond which further answers are refused.",
+                answers.max,
+            ),
+            counter(
+                "weir_gateway_answers_refused_total",
+                "Answers refused because there was no room to hold them.",
+                answers.refused,
             ),
         ]
     }

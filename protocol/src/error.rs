@@ -170,6 +170,9 @@ error_codes! {
     /// A defect in Weir.
     Internal = 96, "internal", 500, final, "Internal error";
 
+    /// What clients have not taken of their answers leaves no room for another one.
+    AnswersFull = 97, "answers_full", 503, retry, "Too much of earlier answers was not taken";
+
     /// Between rooms: this node does not lead the shard. Never shown to clients.
     NotLeader = 110, "not_leader", 503, retry, "Not the leader";
     /// Between rooms: the partition has not seen this configuration version yet. Never shown to clients.

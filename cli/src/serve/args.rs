@@ -23,6 +23,8 @@ const BYTES_MAX: u64 = 1 << 40;
 const RECORD_BYTES: RangeInclusive<u64> = 1..=RECORD_BYTES_MAX as u64;
 /// At least one batch of a request must fit.
 const REQUEST_BYTES: RangeInclusive<u64> = HTTP_BATCH_BYTES_MAX as u64..=BYTES_MAX;
+/// A page of the largest messages must fit a quarter of it.
+const ANSWER_BYTES: RangeInclusive<u64> = 32 << 20..=BYTES_MAX;
 /// At least one batch of a request must fit as it is stored, with the headers of its parts.
 const PUBLISH_BYTES: RangeInclusive<u64> = 16 << 20..=BYTES_MAX;
 /// At least one window of a subscription must fit.
@@ -306,6 +308,11 @@ pub(crate) struct EdgeArgs {
     #[arg(long, env = "WEIR_REQUEST_BYTES_MAX", default_value = "256MiB", value_name = "SIZE",
         value_parser = bytes_in(REQUEST_BYTES))]
     pub(crate) request_bytes_max: u64,
+    /// Memory for answers that clients have not taken, all connections together; a connection, and an address, gets a
+    /// quarter. What finds no room is refused with `answers_full` [range: 32MiB to 1TiB]
+    #[arg(long, env = "WEIR_ANSWER_BYTES_MAX", default_value = "256MiB", value_name = "SIZE",
+        value_parser = bytes_in(ANSWER_BYTES))]
+    pub(crate) answer_bytes_max: u64,
     /// Publishes on their way to storage, all shards together; further ones are refused with `busy`. Half of
     /// it is credit for WebSockets [range: 16MiB to 1TiB]
     #[arg(long, env = "WEIR_PUBLISH_BYTES_MAX", default_value = "64MiB", value_name = "SIZE",

@@ -30,6 +30,7 @@ pub(super) fn log_gateway(config: &GatewayConfig) {
         connections = config.connections_max,
         record = %size(config.record_bytes_max as u64),
         requests = %size(config.request_bytes_max as u64),
+        answers = %size(config.answer_bytes_max),
         publishes = %size(config.publish_bytes_max as u64),
         read_credit = %size(config.read_credit_bytes_max),
         feeds = %size(config.feed_bytes_max),

@@ -123,6 +123,7 @@ fn gateway_config(args: &args::EdgeArgs, prices: &prices::PriceArgs, storage: St
         record_bytes_max: usize::try_from(args.record_max).unwrap_or(usize::MAX),
         connections_max: usize::try_from(args.connections_max).unwrap_or(usize::MAX),
         request_bytes_max: usize::try_from(args.request_bytes_max).unwrap_or(usize::MAX),
+        answer_bytes_max: args.answer_bytes_max,
         publish_bytes_max: usize::try_from(args.publish_bytes_max).unwrap_or(usize::MAX),
         read_credit_bytes_max: args.read_credit_bytes_max,
         feed_bytes_max: args.feed_bytes_max,

@@ -461,9 +461,14 @@ fn metrics_tell_what_is_bounded_and_never_whose_it_is() {
     ] {
         assert!(text.contains(&format!("\n{name} {expected}\n")), "{name} is not {expected}: {text}");
     }
-    for bound in
-        ["connections_max", "request_bytes_max", "publish_bytes_max", "read_credit_bytes_max", "topics_max"]
-    {
+    for bound in [
+        "connections_max",
+        "request_bytes_max",
+        "answer_bytes_max",
+        "publish_bytes_max",
+        "read_credit_bytes_max",
+        "topics_max",
+    ] {
         assert!(text.contains(&format!("\nweir_gateway_{bound} ")), "{bound}");
     }
     assert!(!text.contains("secret-name"), "labels come from closed sets");

@@ -64,9 +64,18 @@ impl Running {
 
     /// Most memory that it has had, in bytes.
     pub(crate) fn memory_peak(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// Memory that it has now, in bytes.
+    pub(crate) fn memory_now(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    fn memory(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        peak.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+        let bytes = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        bytes.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
     }
 
     /// Sends it a signal, `-STOP` or another that `kill` knows.
@@ -123,6 +132,11 @@ impl Product {
     /// Most memory that it has had, in bytes.
     pub(crate) fn memory_peak(&self) -> u64 {
         self.running.memory_peak()
+    }
+
+    /// Memory that it has now, in bytes.
+    pub(crate) fn memory_now(&self) -> u64 {
+        self.running.memory_now()
     }
 
     /// What it has written to standard error.
@@ -235,11 +249,36 @@ impl Connection {
     /// Reads one answer.
     fn answer(&mut self) -> std::io::Result<Answer> {
         let (status, headers) = self.head()?;
-        let length = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body)?;
+        let find = |wanted: &str| headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        let is_chunked = find("transfer-encoding").is_some();
+        let length: usize = find("content-length").map_or(0, |(_, value)| value.parse().unwrap());
+        let body = if is_chunked { self.chunks()? } else { self.take(length)? };
         Ok(Answer { status, headers, body })
+    }
+
+    fn take(&mut self, length: usize) -> std::io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A body of an answer whose length was not known when it began.
+    fn chunks(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            match self.chunk()? {
+                chunk if chunk.is_empty() => return Ok(body),
+                chunk => body.extend(chunk),
+            }
+        }
+    }
+
+    /// The next part of such a body; empty at its end.
+    pub(crate) fn chunk(&mut self) -> std::io::Result<Vec<u8>> {
+        let length = usize::from_str_radix(&self.line()?, 16).unwrap();
+        let chunk = self.take(length)?;
+        self.line()?;
+        Ok(chunk)
     }
 
     pub(crate) fn send(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> std::io::Result<()> {

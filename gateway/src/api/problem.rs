@@ -318,6 +318,7 @@ fn retry_after_ms_of(code: ErrorCode) -> Option<u64> {
         | ErrorCode::JournalFull
         | ErrorCode::Draining
         | ErrorCode::Unavailable
+        | ErrorCode::AnswersFull
         | ErrorCode::NotLeader
         | ErrorCode::ConfigBehind
         | ErrorCode::ConfigStale

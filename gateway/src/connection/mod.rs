@@ -217,6 +217,7 @@ fn service<S: Send + 'static>(
 + 'static {
     let (edge, exchanges) = (Arc::clone(edge), Arc::clone(exchanges));
     let home = Arc::<Home>::default();
+    let client = edge.answers.client(peer);
     ServiceBuilder::new()
         .layer(SetResponseHeaderLayer::overriding(NO_SNIFFING.0, NO_SNIFFING.1))
         .layer(SetResponseHeaderLayer::overriding(NO_EMBEDDING.0, NO_EMBEDDING.1))
@@ -232,7 +233,7 @@ fn service<S: Send + 'static>(
             };
             let has_asked = request.headers().contains_key(http::header::EXPECT);
             // With memory of its own: a connection has none for a request while there is none.
-            let handled = Box::pin(handle(Arc::clone(&edge), peer, request.map(body)));
+            let handled = Box::pin(handle(Arc::clone(&edge), (peer, Arc::clone(&client)), request.map(body)));
             let home = Arc::clone(&home);
             async move {
                 let mut response = handled.await;

@@ -3,8 +3,8 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::header::{CONTENT_TYPE, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use weir_protocol::error::ErrorCode;
 
@@ -31,4 +31,11 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Result<Respons
     let mut response = with_type("application/json", body.into());
     *response.status_mut() = status;
     Ok(response)
+}
+
+/// Whether the client has what the tag names. Compared weakly, as `If-None-Match` asks for; `*` has anything.
+pub(super) fn is_known(asked: &HeaderMap, tag: &str) -> bool {
+    let lists = asked.get_all(IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
+    // Tags with commas are compared whole, so a tag is looked for in the list rather than the list divided.
+    lists.map(str::trim).any(|list| list == "*" || list.contains(tag))
 }

@@ -18,19 +18,24 @@ use weir_protocol::ids::TopicPath;
 use weir_protocol::limits::INTEGER_MAX;
 
 use super::body::{BodyBudget, too_large};
+use super::compress::Document;
 use super::console::Console;
 use super::counts::QueueCounts;
 use super::from_json::from_json;
 use super::route::Route;
+use crate::answers::{Answers, Client};
 use crate::api::{CONFIG_BYTES_MAX, Problem};
 use crate::auth::{Authenticator, Op, Principal, Resource, authorize};
 use crate::config::GatewayConfig;
-use crate::service::Services;
+use crate::service::{ServiceError, Services};
 use crate::stages::StageSeconds;
 use crate::ws::WebSockets;
 
 /// The operation of what belongs to none, among counted requests.
 pub(super) const UNROUTED: &str = "none";
+
+/// Bodies above this may have a long answer.
+const ANSWERED_BYTES: usize = 64 << 10;
 
 /// What every request needs.
 pub(crate) struct Edge {
@@ -46,6 +51,8 @@ pub(crate) struct Edge {
     pub(crate) authenticator: Box<dyn Authenticator>,
     /// Bodies of requests.
     pub(crate) bodies: BodyBudget,
+    /// Answers that are held.
+    pub(crate) answers: Arc<Answers>,
     /// Counters and histograms.
     pub(crate) registry: Registry,
     /// Requests by operation and status class.
@@ -57,7 +64,7 @@ pub(crate) struct Edge {
     /// Becomes true when the gateway shuts down.
     pub(crate) drain: watch::Receiver<bool>,
     /// The OpenAPI document, made once.
-    pub(crate) openapi: Bytes,
+    pub(crate) openapi: Document,
     /// No new work: `/readyz` says so.
     pub(crate) is_draining: AtomicBool,
 }
@@ -79,6 +86,8 @@ pub(super) struct Call {
     pub(super) edge: Arc<Edge>,
     pub(super) route: Route,
     pub(super) principal: Principal,
+    /// Whose answer it is.
+    pub(super) client: Arc<Client>,
     /// What stands before all paths where the client is.
     pub(super) base: String,
     /// As the client requested it, for links.
@@ -100,7 +109,7 @@ impl Call {
     pub(super) fn new(
         edge: Arc<Edge>,
         route: Route,
-        principal: Principal,
+        (principal, client): (Principal, Arc<Client>),
         head: Parts,
         body: Body,
         (received, request_id, base): (Instant, Ulid, String),
@@ -109,6 +118,7 @@ impl Call {
             edge,
             route,
             principal,
+            client,
             path: [&base, head.uri.path()].concat(),
             base,
             query: head.uri.query().unwrap_or_default().to_owned(),
@@ -173,6 +183,10 @@ impl Call {
         }
         let Some(body) = self.body.get_mut().take() else { return Ok(Bytes::new()) };
         let held = self.edge.bodies.read(body, limit).await?;
+        if held.bytes.len() > ANSWERED_BYTES {
+            // Its answer may tell as much of each message, and cannot be refused any more.
+            self.client.check(held.bytes.len() as u64).map_err(ServiceError::from)?;
+        }
         self.held = held.permit;
         Ok(held.bytes)
     }

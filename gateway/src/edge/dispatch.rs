@@ -20,11 +20,13 @@ use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 
 use super::answer::{empty, json, with_type};
 use super::call::{Call, Edge, UNROUTED, permitted};
+use super::kept::{Asked, check_room};
 use super::route::Route;
 use super::{
-    confirm, events, forks, namespaces, operate, origin, proxy, publish, queues, read, receipts, removal,
-    repeated, subscriptions, topics,
+    compress, confirm, events, forks, namespaces, operate, origin, proxy, publish, queues, read, receipts,
+    removal, repeated, subscriptions, topics,
 };
+use crate::answers::Client;
 use crate::api::operations::{PUBLIC, Target};
 use crate::api::{Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX, Readiness, Service};
 use crate::auth::{Credentials, KeptHeaders, Principal, Resource};
@@ -36,13 +38,20 @@ const EVERY_METHOD: &str = "GET, HEAD, PUT, PATCH, POST, DELETE, OPTIONS";
 const READY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Answers one request.
-pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>) -> Response {
+pub(crate) async fn handle(
+    edge: Arc<Edge>,
+    (peer, client): (IpAddr, Arc<Client>),
+    request: Request<Body>,
+) -> Response {
     let received = Instant::now();
     let (mut head, body) = request.into_parts();
     let request_id = Ulid::new();
     let is_head = head.method == Method::HEAD;
+    let asked = Asked::new(&head.method, head.version);
     // Cheap checks first: only a request for this gateway may make it ask storage for its origin.
-    let checked = check_headers(&head.headers)
+    let checked = asked
+        .check(&client)
+        .and_then(|()| check_headers(&head.headers))
         .and_then(|()| check_transfer(&head.headers))
         .and_then(|()| repeated::check(&head.headers))
         .and_then(|()| origin::check_host(&edge.config, &head.uri, &head.headers))
@@ -59,11 +68,13 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     let (operation, result) = match origin {
         Ok(base) => {
             let told = (received, request_id, base);
-            let served = AssertUnwindSafe(serve(&edge, peer, head, body, told)).catch_unwind().await;
+            let served =
+                AssertUnwindSafe(serve(&edge, (peer, &client), head, body, told)).catch_unwind().await;
             served.unwrap_or_else(|_| (UNROUTED, Err(panicked())))
         }
         Err(problem) => (UNROUTED, Err(problem)),
     };
+    let result = result.and_then(|response| asked.kept(&client, response));
     let mut response = result.unwrap_or_else(|problem| problem_response(problem, request_id));
     let status = response.status();
     let headers = response.headers_mut();
@@ -89,7 +100,7 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
 
 async fn serve(
     edge: &Arc<Edge>,
-    peer: IpAddr,
+    (peer, client): (IpAddr, &Arc<Client>),
     head: http::request::Parts,
     body: Body,
     (received, request_id, base): (Instant, Ulid, String),
@@ -110,9 +121,10 @@ async fn serve(
         Err(problem) => return (id, Err(problem)),
     };
     if id == "openWebSocket" {
-        return (id, open_websocket(edge, peer, head, principal));
+        return (id, open_websocket(edge, (peer, client), head, principal));
     }
-    let call = Call::new(Arc::clone(edge), route, principal, head, body, (received, request_id, base));
+    let by = (principal, Arc::clone(client));
+    let call = Call::new(Arc::clone(edge), route, by, head, body, (received, request_id, base));
     (id, run(id, call).await)
 }
 
@@ -141,7 +153,7 @@ fn options(edge: &Edge, head: &http::request::Parts) -> Result<Response, Problem
 /// The connection becomes a WebSocket; each `open` and `sub` on it is authorised on its own.
 fn open_websocket(
     edge: &Arc<Edge>,
-    peer: IpAddr,
+    (peer, client): (IpAddr, &Arc<Client>),
     head: http::request::Parts,
     principal: Principal,
 ) -> Result<Response, Problem> {
@@ -156,7 +168,7 @@ fn open_websocket(
     // Somebody vouched for its origin: if not the gateway, a namespace.
     let is_guest = origin::check_origin(&edge.config, &head.uri, &head.headers).is_err();
     let guest = sent_origin(&head.headers).filter(|_| is_guest).map(str::to_owned);
-    ws::upgrade(&edge.sockets, head, principal, authenticate, guest)
+    ws::upgrade(&edge.sockets, (head, Arc::clone(client)), principal, authenticate, guest)
 }
 
 /// Refuses origins that neither the gateway nor the namespace of the path knows. A WebSocket is opened to the pages of
@@ -275,10 +287,11 @@ async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
 }
 
 async fn run_other(id: &'static str, call: Call) -> Result<Response, Problem> {
+    check_room(&call)?;
     match id {
         "readReadiness" => ready(&call.edge, call.route.query("verbose").is_some()).await,
-        "readMetrics" => metrics(&call.edge),
-        "readOpenapi" => Ok(with_type("application/json", call.edge.openapi.clone())),
+        "readMetrics" => metrics(&call),
+        "readOpenapi" => call.edge.openapi.answer(&call.headers),
         "describeService" => service(&call.edge).await,
         "listNamespaces" => namespaces::list(call).await,
         "createNamespace" => namespaces::put(call).await,
@@ -329,10 +342,10 @@ async fn ready(edge: &Edge, verbose: bool) -> Result<Response, Problem> {
     json(StatusCode::OK, &Readiness { ready: true, warnings })
 }
 
-fn metrics(edge: &Edge) -> Result<Response, Problem> {
-    let text = prometheus::TextEncoder::new().encode_to_string(&edge.registry.gather());
+fn metrics(call: &Call) -> Result<Response, Problem> {
+    let text = prometheus::TextEncoder::new().encode_to_string(&call.edge.registry.gather());
     let text = text.map_err(|error| Problem::new(ErrorCode::Internal, error.to_string()))?;
-    Ok(with_type("text/plain; version=0.0.4", text.into()))
+    compress::passing(&call.headers, "text/plain; version=0.0.4", text.into())
 }
 
 async fn service(edge: &Edge) -> Result<Response, Problem> {

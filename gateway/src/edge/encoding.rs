@@ -1,22 +1,19 @@
 //! Payloads that were published compressed, for clients that do not take that: decoded within limits.
 
 use std::io::{self, Read};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use axum::body::Body;
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
-use http_body_util::Full;
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use weir_protocol::error::ErrorCode;
 
 use super::accept;
-use super::body::BodyBudget;
+use super::pieces::WholeBody;
+use crate::answers::Held;
 use crate::api::Problem;
+use crate::service::ServiceError;
 
 /// Most bytes that a payload is decoded to. Who wants more takes it as it is stored.
 const DECODED_BYTES_MAX: usize = 16 << 20;
@@ -71,20 +68,17 @@ impl Decoder {
     /// The payload as it was before it was encoded. Its room is given back when it has been sent.
     ///
     /// # Errors
-    /// `not_acceptable` if it is too large or not what its encoding says, `busy` while others hold the budget.
-    pub(super) async fn decode(self, payload: Bytes, budget: BodyBudget) -> Result<Body, Problem> {
+    /// `not_acceptable` if it is too large or not what its encoding says, `answers_full`.
+    pub(super) async fn decode(self, payload: Bytes, mut room: Held) -> Result<Body, Problem> {
         // Beside the requests that others wait for.
-        let decoded = tokio::task::spawn_blocking(move || self.read(&payload, &budget)).await;
-        let decoded = decoded.map_err(|error| Problem::new(ErrorCode::Internal, error.to_string()));
-        let (bytes, permit) = decoded??;
-        Ok(Body::new(Counted { body: Full::new(bytes), _permit: permit }))
+        let decoded =
+            tokio::task::spawn_blocking(move || Ok::<_, Problem>((self.read(&payload, &mut room)?, room)));
+        let decoded = decoded.await.map_err(|error| Problem::new(ErrorCode::Internal, error.to_string()));
+        let (bytes, room) = decoded??;
+        Ok(Body::new(WholeBody::new(bytes, room)))
     }
 
-    fn read(
-        self,
-        payload: &[u8],
-        budget: &BodyBudget,
-    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Problem> {
+    fn read(self, payload: &[u8], room: &mut Held) -> Result<Bytes, Problem> {
         let broken = |error: io::Error| refused(&format!("it is not what its encoding says: {error}"));
         let mut from: Box<dyn Read + '_> = match self.0 {
             Coding::Gzip => Box::new(MultiGzDecoder::new(payload)),
@@ -94,20 +88,16 @@ impl Decoder {
                 Box::new(decoder)
             }
         };
-        let (mut decoded, mut permit) = (Vec::new(), None::<OwnedSemaphorePermit>);
+        let mut decoded = Vec::new();
         loop {
-            let more = budget.take(CHUNK_BYTES)?;
-            match &mut permit {
-                Some(permit) => permit.merge(more),
-                none => *none = Some(more),
-            }
+            room.resize(room.bytes() + CHUNK_BYTES as u64).map_err(ServiceError::from)?;
             let read = from.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut decoded).map_err(broken)?;
             if decoded.len() > DECODED_BYTES_MAX {
                 return Err(refused(&format!("decoded it exceeds {DECODED_BYTES_MAX} bytes"))
                     .with_limit(DECODED_BYTES_MAX as u64));
             }
             if read < CHUNK_BYTES {
-                return Ok((decoded.into(), permit));
+                return Ok(decoded.into());
             }
         }
     }
@@ -128,6 +118,16 @@ fn weight(headers: &HeaderMap, coding: &str) -> Option<f32> {
     })
 }
 
+/// The weight of an encoding that the client names.
+pub(super) fn named_weight(headers: &HeaderMap, coding: &str) -> Option<f32> {
+    weight(headers, coding)
+}
+
+/// What a client likes no encoding: least, unless it says so.
+pub(super) fn identity_weight(headers: &HeaderMap) -> f32 {
+    weight(headers, "identity").unwrap_or(0.0)
+}
+
 /// RFC 9110, section 12.5.3: who sends no `Accept-Encoding` takes any.
 fn accepts(headers: &HeaderMap, coding: &str) -> bool {
     !headers.contains_key(ACCEPT_ENCODING)
@@ -139,44 +139,23 @@ fn is_refused(headers: &HeaderMap, coding: &str) -> bool {
     weight(headers, coding).or_else(|| weight(headers, "*")).is_some_and(|weight| weight <= 0.0)
 }
 
-/// A body and its place in the budget.
-struct Counted {
-    body: Full<Bytes>,
-    _permit: Option<OwnedSemaphorePermit>,
-}
-
-impl HttpBody for Counted {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::time::Duration;
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use http_body_util::BodyExt as _;
+    use hyper::body::Body as _;
 
     use super::*;
+    use crate::answers::Answers;
 
-    const SOON: Duration = Duration::from_secs(30);
+    fn nothing(answers: &Arc<Answers>) -> Held {
+        answers.client(Ipv4Addr::LOCALHOST.into()).nothing()
+    }
 
     fn gzip(payload: &[u8]) -> Bytes {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -213,18 +192,18 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_decoded_has_its_room_until_it_was_sent() {
-        let budget = BodyBudget::new(64 << 20, SOON);
+        let answers = Answers::new(256 << 20);
         let payload = b"\0weir".repeat(100_000);
         let stored = [
             (Coding::Gzip, gzip(&payload)),
             (Coding::Zstd, zstd::encode_all(&payload[..], 3).unwrap().into()),
         ];
         for (coding, stored) in stored {
-            let body = Decoder(coding).decode(stored, budget.clone()).await.unwrap();
-            assert!(budget.held() >= payload.len() as u64);
+            let body = Decoder(coding).decode(stored, nothing(&answers)).await.unwrap();
+            assert!(answers.metrics().held >= payload.len() as u64);
             assert_eq!(body.size_hint().exact(), Some(payload.len() as u64));
             assert_eq!(body.collect().await.unwrap().to_bytes(), payload);
-            assert_eq!(budget.held(), 0);
+            assert_eq!(answers.metrics().held, 0);
         }
     }
 
@@ -232,17 +211,17 @@ mod tests {
     async fn a_small_payload_cannot_be_made_to_fill_the_memory() {
         let bomb = gzip(&vec![0; DECODED_BYTES_MAX + 1]);
         assert!(bomb.len() < DECODED_BYTES_MAX / 500);
-        let budget = BodyBudget::new(64 << 20, SOON);
-        let refused = Decoder(Coding::Gzip).decode(bomb.clone(), budget.clone()).await.unwrap_err();
+        let answers = Answers::new(256 << 20);
+        let refused = Decoder(Coding::Gzip).decode(bomb.clone(), nothing(&answers)).await.unwrap_err();
         assert!(refused.is(ErrorCode::NotAcceptable) && refused.limit == Some(DECODED_BYTES_MAX as u64));
-        let narrow = BodyBudget::new(1 << 20, SOON);
-        let refused = Decoder(Coding::Gzip).decode(bomb, narrow.clone()).await.unwrap_err();
-        assert!(refused.is(ErrorCode::Busy));
+        let narrow = Answers::new(4 << 20);
+        let refused = Decoder(Coding::Gzip).decode(bomb, nothing(&narrow)).await.unwrap_err();
+        assert!(refused.is(ErrorCode::AnswersFull));
         for broken in [&b"not gzip"[..], &gzip(b"cut short")[..9]] {
             let broken = Bytes::copy_from_slice(broken);
-            let refused = Decoder(Coding::Gzip).decode(broken, budget.clone()).await.unwrap_err();
+            let refused = Decoder(Coding::Gzip).decode(broken, nothing(&answers)).await.unwrap_err();
             assert!(refused.is(ErrorCode::NotAcceptable));
         }
-        assert_eq!((budget.held(), narrow.held()), (0, 0));
+        assert_eq!((answers.metrics().held, narrow.metrics().held), (0, 0));
     }
 }

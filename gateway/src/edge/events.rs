@@ -5,6 +5,7 @@
 //! dropped.
 
 mod begin;
+mod open;
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -32,15 +33,18 @@ use weir_protocol::rpc::Credit;
 use super::accept::Accepted;
 use super::answer::empty;
 use super::call::Call;
-use super::{read, record};
+use super::pieces::{PIECE_BYTES, UNDER_WAY_BYTES};
+use super::record::Rest;
+use super::{page, read, record};
 use crate::api::Problem;
 use crate::service::ServiceError;
 use crate::service::read::{
-    Awaited, Cursor, Parcel, PartitionOf, Reader, RecordSlice, StartAt, Subscribe, Subscription,
+    Awaited, Cursor, Parcel, PartitionOf, Reader, RecordSlice, Room, StartAt, Subscribe, Subscription,
     SubscriptionEvent, TextForm, Texts,
 };
 use crate::storage::Topic;
 use begin::{Begun, begin};
+use open::{Open, push_part};
 
 /// Messages that one connection may hold.
 const BUFFER_RECORDS: u64 = 4_096;
@@ -52,7 +56,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) fn is_wanted(call: &Call) -> bool {
     let accepted = Accepted::of(&call.headers);
     let weight = accepted.named("text/event-stream");
-    weight > 0.0 && read::FORMS.iter().all(|form| accepted.named(form.media()) <= weight)
+    weight > 0.0 && page::FORMS.iter().all(|form| accepted.named(form.media()) <= weight)
 }
 
 pub(super) async fn one_topic(call: Call) -> Result<Response, Problem> {
@@ -99,7 +103,10 @@ async fn respond(
     let min_level = read::min_level(call);
     let filter = read::filter(call)?.map(Into::into);
     let (seen, life) = (None, None);
-    let subscribe = Subscribe { topics, partition, from, seen, life, min_level, filter, limit: buffer };
+    let client = Arc::clone(&call.client);
+    client.check(UNDER_WAY_BYTES).map_err(ServiceError::from)?;
+    let room = Some(Room { client, times: 0, besides: UNDER_WAY_BYTES });
+    let subscribe = Subscribe { topics, partition, from, seen, life, min_level, filter, limit: buffer, room };
     let reader = call.edge.services.reader.clone();
     let begun = begin(&reader, &subscribe, last.is_some()).await?;
     let mut feed = Feed {
@@ -111,6 +118,7 @@ async fn respond(
         renewed: Vec::new(),
         taken: Credit::default(),
         buffer,
+        open: None,
         is_short: true,
         raised: buffer,
         drained: drained(call.edge.drain.clone()),
@@ -145,6 +153,8 @@ struct Feed {
     taken: Credit,
     /// How far ahead of that storage may send.
     buffer: Credit,
+    /// Messages that are left to be written.
+    open: Option<Open>,
     /// Every message names its place.
     is_short: bool,
     /// The limit that storage was last told.
@@ -178,6 +188,9 @@ fn texts(feed: Feed) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
 impl Feed {
     /// The next text; asked for when the client has taken the one before.
     async fn next(&mut self) -> Option<Bytes> {
+        if self.open.is_some() {
+            return Some(self.messages_left().into());
+        }
         if self.is_over {
             return None;
         }
@@ -268,13 +281,13 @@ impl Feed {
         let mut out = String::new();
         match event {
             SubscriptionEvent::Records { of, parcel, count, bytes } => {
-                self.taken.records += count;
-                self.taken.bytes += bytes;
-                return self.records(of, &parcel).unwrap_or_else(|error| {
-                    self.is_over = true;
-                    let detail = format!("a stored record batch is damaged: {error}");
-                    self.ended(&ServiceError::new(ErrorCode::Corrupt, detail)).into()
-                });
+                let amount = Credit { records: count, bytes };
+                if bytes > PIECE_BYTES as u64 && !parcel.is_shared() {
+                    self.open = Some(Open::new(of, parcel, amount));
+                    return self.messages_left().into();
+                }
+                self.took(amount);
+                return self.records(of, &parcel).unwrap_or_else(|error| self.damaged(&error).into());
             }
             SubscriptionEvent::Gap { of, from, to, why } => {
                 self.advance(of, to);
@@ -308,6 +321,47 @@ impl Feed {
             SubscriptionEvent::Started(_) => {}
         }
         out.into()
+    }
+
+    /// A piece of the messages that are left. With the last of them storage may send more.
+    fn messages_left(&mut self) -> String {
+        let mut out = String::new();
+        let Some(mut open) = self.open.take() else { return out };
+        loop {
+            match self.one_message(&mut open, &mut out) {
+                Ok(true) if out.len() >= PIECE_BYTES => {
+                    self.open = Some(open);
+                    return out;
+                }
+                Ok(true) => {}
+                Ok(false) => {
+                    self.took(open.amount);
+                    return out;
+                }
+                Err(error) => {
+                    out.push_str(&self.damaged(&error));
+                    return out;
+                }
+            }
+        }
+    }
+
+    /// Writes a message, or a part of a large one; false if there is none.
+    fn one_message(&mut self, open: &mut Open, out: &mut String) -> Result<bool, BatchError> {
+        if let Some(rest) = &mut open.rest {
+            let mut part = Vec::new();
+            let is_last = !rest.put(&mut part);
+            push_part(out, &part, is_last);
+            if is_last {
+                open.rest = None;
+            }
+            return Ok(true);
+        }
+        let of = open.of;
+        let Some((record, slice)) = open.next()? else { return Ok(false) };
+        let rest = self.put(of, &record, slice, out);
+        open.rest = rest;
+        Ok(true)
     }
 
     /// Messages. What all readers share was made once for all of them, ids and all where they are the same.
@@ -354,6 +408,47 @@ impl Feed {
             push(out, "message", id.as_deref(), &data);
         }
         Ok(())
+    }
+
+    /// Writes a message; of a large one all before its payload.
+    fn put(
+        &mut self,
+        of: PartitionOf,
+        record: &Record,
+        slice: &RecordSlice,
+        out: &mut String,
+    ) -> Option<Rest> {
+        let last = slice.end().0;
+        let topic = Arc::clone(self.topic(of));
+        let origin = (slice.committed_end, slice.term);
+        self.cursor.took(&topic, of.partition, record.offset.plus(1), origin);
+        let mut text = Vec::new();
+        let rest = record::put(&mut text, record, slice.partition);
+        // The record's own text is kept, digit for digit; the topic is put in front.
+        let mut data = format!("{{\"topic\":\"{}\",", topic.path.topic);
+        if record.offset >= slice.committed_end {
+            let _ = write!(data, "\"final\":false,\"term\":{},", slice.term);
+        }
+        data.push_str(String::from_utf8_lossy(&text).trim_start_matches('{'));
+        // Many partitions make a long id: then one for what comes together must do.
+        let id = (self.is_short || record.offset.0 + 1 == last).then(|| self.cursor.encode());
+        push(out, "message", id.as_deref(), &data);
+        if rest.is_some() {
+            // The line goes on with the payload.
+            out.truncate(out.trim_end_matches('\n').len());
+        }
+        rest
+    }
+
+    fn took(&mut self, amount: Credit) {
+        self.taken.records += amount.records;
+        self.taken.bytes += amount.bytes;
+    }
+
+    fn damaged(&mut self, error: &BatchError) -> String {
+        self.is_over = true;
+        let detail = format!("a stored record batch is damaged: {error}");
+        self.ended(&ServiceError::new(ErrorCode::Corrupt, detail))
     }
 
     /// The last event: why it is over.

@@ -1,10 +1,16 @@
 //! What the benches measure of this room: its JSON.
 
-use bytes::Bytes;
+use std::sync::Arc;
 
-use super::{input, read};
+use bytes::Bytes;
+use weir_protocol::ids::{Name, TopicPath};
+use weir_protocol::rpc::TopicConfig;
+
+use super::input;
+use super::page::{self, Form};
 use crate::service::publish::Content;
 use crate::service::read::RecordSlice;
+use crate::storage::Topic;
 
 /// How many messages a body of lines of JSON holds; `None` if it is refused.
 #[must_use]
@@ -18,11 +24,20 @@ pub fn read_lines(body: &Bytes) -> Option<usize> {
 /// Records as a page of JSON; `None` if they are damaged.
 #[must_use]
 pub fn page_as_json(slices: &[RecordSlice]) -> Option<Vec<u8>> {
-    serde_json::to_vec(&read::json_messages(slices).ok()?).ok()
+    page::whole(slices.to_vec(), Form::Json, topic()).ok().map(Into::into)
 }
 
 /// Records as lines of JSON; `None` if they are damaged.
 #[must_use]
 pub fn page_as_lines(slices: &[RecordSlice]) -> Option<Bytes> {
-    read::lines(slices).ok()
+    page::whole(slices.to_vec(), Form::Lines, topic()).ok()
+}
+
+/// Whose records they are, which these forms do not tell.
+fn topic() -> Arc<Topic> {
+    let name = Name::default_name;
+    Arc::new(Topic::unmade(
+        TopicPath { tenant: name(), namespace: name(), topic: name() },
+        TopicConfig::default(),
+    ))
 }

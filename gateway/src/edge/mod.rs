@@ -11,6 +11,9 @@
 //!   repeated   headers that come twice                        accept    the form that a client wants
 //!   attribute  attributes of CloudEvents in headers           position  offsets and times in bodies
 //!   proxy      what proxies say, and below which path clients are
+//!   page       messages in the forms of a page               pieces    answers made as they are taken
+//!   kept       answers that are counted until they are taken
+//!   compress   answers in the encoding that a client names
 //!   mismatch   in what something that exists differs from what was asked for
 //! ```
 //!
@@ -24,6 +27,7 @@ mod answer;
 mod attribute;
 mod body;
 mod call;
+mod compress;
 mod conditions;
 mod confirm;
 mod console;
@@ -34,12 +38,15 @@ mod events;
 mod forks;
 mod from_json;
 mod input;
+mod kept;
 pub(crate) mod measured;
 mod mismatch;
 mod namespaces;
 mod operate;
 mod origin;
 mod outputs;
+mod page;
+mod pieces;
 mod position;
 mod proxy;
 mod publish;
@@ -55,6 +62,7 @@ mod topics;
 
 pub(crate) use body::BodyBudget;
 pub(crate) use call::Edge;
+pub(crate) use compress::Document;
 pub(crate) use console::Console;
 pub(crate) use counts::QueueCounts;
 pub(crate) use dispatch::handle;

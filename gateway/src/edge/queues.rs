@@ -1,9 +1,12 @@
 //! Subscriptions over HTTP, as they are consumed.
 
 use std::time::Duration;
+use std::vec;
 
+use axum::body::Body;
 use axum::response::Response;
-use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Name, Offset};
@@ -21,17 +24,19 @@ use super::confirm::{confirm_deadline, idempotency_key};
 use super::forks::moment;
 use super::from_json::from_json;
 use super::outputs;
+use super::pieces::{Around, Items, PART_BYTES, PIECE_BYTES, Pieces, Put};
 use super::position;
 use super::read::partition;
-use super::record;
+use super::record::{self, Rest};
 use super::subscriptions::{check_if_match, path};
 use super::topics::page_limit;
+use crate::answers::Held;
 use crate::api::{
-    self, LeasePage, LeasedRecord, Problem, PullScope, Pulled, READ_BYTES_MAX, SETTLE_BYTES_MAX,
+    self, LeasePage, LeasedRecord, Problem, PullScope, READ_BYTES_MAX, SETTLE_BYTES_MAX,
     SETTLE_PUBLISH_BYTES_MAX, SeekedPart, SettleOutcome, SettledLease, Takeover,
 };
 use crate::service::subscriptions::{
-    Delivery, Lease, LeaseListing, ListLeases, MessageId, Moment, Pull, Seek, SettleLease, Settled,
+    Delivery, Lease, LeaseListing, ListLeases, MessageId, Moment, Pull, Pulled, Seek, SettleLease, Settled,
 };
 
 const MAX_DEFAULT: u64 = 32;
@@ -41,13 +46,62 @@ pub(super) async fn pull(mut call: Call) -> Result<Response, Problem> {
     let path = path(&call)?;
     let asked: api::Pull = call.json().await?;
     let pull = checked(asked, idempotency_key(&call)?)?;
-    let deliveries = call.edge.services.subscriptions.pull(&path, &pull).await?;
+    let Pulled { deliveries, room } =
+        call.edge.services.subscriptions.pull(&path, &pull, &call.client).await?;
     let counts = &call.edge.queue_counts;
     counts.pulls.inc();
     counts.leased.inc_by(deliveries.len() as u64);
-    let now = Instant::now();
-    let messages = deliveries.iter().map(|delivery| shown(delivery, now)).collect();
-    json(StatusCode::OK, &Pulled { messages })
+    pulled(deliveries, room)
+}
+
+/// The answer that is held in `room`.
+fn pulled(deliveries: Vec<Delivery>, room: Held) -> Result<Response, Problem> {
+    let size: usize = deliveries.iter().map(|delivery| delivery.record.size).sum();
+    let around = Around { begin: "{\"messages\":[", between: ",", behind: "", end: "]}".to_owned() };
+    let held = room.bytes();
+    let items = Deliveries { left: deliveries.into_iter(), rest: None, held, now: Instant::now() };
+    let pieces = Pieces::new(items, around);
+    let body = if size <= PIECE_BYTES { Body::from(pieces.whole()?) } else { pieces.body_anyway(room) };
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+/// Leased messages that are left to be written.
+struct Deliveries {
+    left: vec::IntoIter<Delivery>,
+    rest: Option<Rest>,
+    /// Bytes of their batches. One of them may keep all others.
+    held: u64,
+    now: Instant,
+}
+
+impl Items for Deliveries {
+    fn put(&mut self, out: &mut Vec<u8>) -> Result<Put, Problem> {
+        if let Some(rest) = &mut self.rest {
+            if rest.put(out) {
+                return Ok(Put::Part);
+            }
+            self.rest = None;
+            return Ok(Put::Item);
+        }
+        let Some(delivery) = self.left.next() else { return Ok(Put::End) };
+        if delivery.record.value.len() > PART_BYTES {
+            let record = record::without_payload(&delivery.record, delivery.lease.partition);
+            let shown = shown(&delivery, record, self.now);
+            self.rest = Some(record::put_before_payload(out, &shown, &delivery.record));
+            return Ok(Put::Part);
+        }
+        let record = record::shown(&delivery.record, delivery.lease.partition);
+        let shown = shown(&delivery, record, self.now);
+        serde_json::to_writer(out, &shown)
+            .map_err(|error| Problem::new(ErrorCode::Internal, error.to_string()))?;
+        Ok(Put::Item)
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held
+    }
 }
 
 fn checked(asked: api::Pull, key: Option<String>) -> Result<Pull, Problem> {
@@ -79,7 +133,7 @@ fn lease_time(field: &str) -> impl Fn(u64) -> Result<u64, Problem> {
     move |ms| within(field, ms, LEASE_MS_MIN.into(), LEASE_MS_MAX.into())
 }
 
-fn shown(delivery: &Delivery, now: Instant) -> api::Delivery {
+fn shown(delivery: &Delivery, record: api::Record, now: Instant) -> api::Delivery {
     let lease = &delivery.lease;
     let left = delivery.expires.saturating_duration_since(now).as_millis();
     let id = MessageId { topic: delivery.topic.clone(), partition: lease.partition, offset: lease.offset };
@@ -90,7 +144,7 @@ fn shown(delivery: &Delivery, now: Instant) -> api::Delivery {
         fence: lease.fence,
         attempt: delivery.attempt,
         lease_expires_in_ms: u64::try_from(left).unwrap_or(u64::MAX),
-        record: api::Record { topic, ..record::shown(&delivery.record, lease.partition) },
+        record: api::Record { topic, ..record },
     }
 }
 

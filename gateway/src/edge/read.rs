@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use bytes::{BufMut as _, Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK, VARY};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, ETAG, LINK, VARY};
 use http::{HeaderValue, StatusCode};
-use weir_protocol::batch::BatchError;
 use weir_protocol::decimal::integer;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::filter::Filter;
@@ -16,13 +15,18 @@ use weir_protocol::limits::INTEGER_MAX;
 use weir_protocol::rpc::Level;
 
 use super::accept::Accepted;
-use super::answer::{empty, json};
+use super::answer::{self, empty};
 use super::call::Call;
 use super::input::essence;
+use super::kept::IsCounted;
+use super::page::{self, Form, corrupt};
+use super::pieces::{UNDER_WAY_BYTES, WholeBody};
 use super::route::is_of;
 use super::{encoding, record};
-use crate::api::{Current, Next, Problem, ReadPage, Record};
-use crate::service::read::{self, PartitionEdge, Read, RecordSlice, StartAt, Until};
+use crate::answers::Held;
+use crate::api::{Current, Problem};
+use crate::service::ServiceError;
+use crate::service::read::{self, PartitionEdge, Read, StartAt, Until};
 
 const LIMIT_DEFAULT: u64 = 100;
 const BYTES_DEFAULT: u64 = 1 << 20;
@@ -32,39 +36,6 @@ const IMMUTABLE: [&str; 2] = ["private, max-age=31536000, immutable", "public, m
 const COMPARED: [&str; 2] = ["private, no-cache", "public, no-cache"];
 /// Pages that are read, each as far as one request looks, to find what follows a message that compaction dropped.
 const PAGES_PASSED_MAX: usize = 4;
-
-/// The forms of a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    Json,
-    Lines,
-    Binary,
-    Events,
-}
-
-/// The first is for who takes anything.
-pub(super) const FORMS: [Form; 4] = [Form::Json, Form::Lines, Form::Binary, Form::Events];
-
-impl Form {
-    pub(super) const fn media(self) -> &'static str {
-        match self {
-            Self::Json => "application/json",
-            Self::Lines => "application/x-ndjson",
-            Self::Binary => "application/vnd.weir.batch",
-            Self::Events => "application/cloudevents-batch+json",
-        }
-    }
-
-    /// The form that the client likes best; JSON if it takes anything.
-    fn of(call: &Call) -> Result<Self, Problem> {
-        let best = Accepted::of(&call.headers).best(&FORMS.map(Self::media));
-        FORMS.into_iter().find(|form| Some(form.media()) == best).ok_or_else(|| {
-            let detail = "application/json, application/x-ndjson, application/vnd.weir.batch, \
-                          application/cloudevents-batch+json or text/event-stream";
-            Problem::new(ErrorCode::NotAcceptable, detail).with_field("accept")
-        })
-    }
-}
 
 /// The lowest level that the client is willing to see.
 pub(super) fn min_level(call: &Call) -> Level {
@@ -105,13 +76,40 @@ fn request(call: &Call) -> Result<Read, Problem> {
     })
 }
 
+/// What a read finds, and the room that it is held in. Storage is not asked before there is room for what is asked for;
+/// who waits holds none until something has come.
+async fn found(call: &Call, read: &Read) -> Result<(read::ReadPage, Held), Problem> {
+    let reader = &call.edge.services.reader;
+    let mut room = call.client.hold(read.max_bytes + UNDER_WAY_BYTES).map_err(ServiceError::from)?;
+    let at_once = Read { wait: Duration::ZERO, ..read.clone() };
+    let page = reader.read(&at_once, &mut room).await?;
+    let stands = |edge: &PartitionEdge| edge.next == edge.from;
+    // Otherwise there is something, or something to be looked for behind what was looked at.
+    let is_empty = page.slices.is_empty()
+        && (page.up_to_date || (read.filter.is_none() && page.partitions.iter().all(stands)));
+    if read.wait.is_zero() || !is_empty {
+        return Ok((page, room));
+    }
+    drop(room);
+    // What came meanwhile is not passed over.
+    let from = StartAt::Cursor(page.cursor);
+    // A time to come stays what is waited for: the end of now may be before it.
+    let from = if matches!(read.from, StartAt::Timestamp(_)) { read.from.clone() } else { from };
+    let (waiting, at_once) = (Read { from: from.clone(), ..read.clone() }, Read { from, ..at_once });
+    let (mut room, mut last) = (call.client.nothing(), call.client.nothing());
+    let at_once = reader.read(&at_once, &mut last);
+    let page = call.waited(read.wait, reader.read(&waiting, &mut room), at_once).await?;
+    let room = if last.bytes() > 0 { last } else { room };
+    Ok((page, room))
+}
+
 pub(super) async fn page(call: Call) -> Result<Response, Problem> {
     let form = Form::of(&call)?;
     let read = request(&call)?;
-    let reader = &call.edge.services.reader;
-    let at_once = async { reader.read(&Read { wait: Duration::ZERO, ..read.clone() }).await };
-    let page = call.waited(read.wait, reader.read(&read), at_once).await?;
+    let (mut page, room) = found(&call, &read).await?;
     let tag = tag(&page, form, read.filter.as_deref());
+    let compressed = page::compression(&call, &page, form);
+    let tag = compressed.as_ref().map_or(tag.clone(), |(coding, _)| coding.tag(&tag));
     if is_known(&call, &tag) {
         let mut response = empty(StatusCode::NOT_MODIFIED);
         add_headers(&call, &read, &page, &tag, &mut response);
@@ -123,102 +121,15 @@ pub(super) async fn page(call: Call) -> Result<Response, Problem> {
     let mut response = if !read.wait.is_zero() && was_in_vain {
         empty(StatusCode::NO_CONTENT)
     } else {
-        match form {
-            Form::Json => json(StatusCode::OK, &json_page(&page)?)?,
-            Form::Lines => with_media(form, lines(&page.slices)?),
-            Form::Binary => with_media(form, binary(&page)?),
-            Form::Events => with_media(form, events(&page)?),
-        }
+        page::response(&mut page, form, room, compressed)?
     };
     add_headers(&call, &read, &page, &tag, &mut response);
     Ok(response)
 }
 
-fn with_media(form: Form, body: Bytes) -> Response {
-    let mut response = Response::new(Body::from(body));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form.media()));
-    response
-}
-
-fn corrupt(error: &BatchError) -> Problem {
-    Problem::new(ErrorCode::Corrupt, format!("a stored record batch is damaged: {error}"))
-}
-
-/// Records as they stand in a page of JSON.
-pub(super) fn json_messages(slices: &[RecordSlice]) -> Result<Vec<Record>, Problem> {
-    let mut messages = Vec::new();
-    for slice in slices {
-        for record in slice.records().map_err(|error| corrupt(&error))? {
-            messages.push(record::shown(&record.map_err(|error| corrupt(&error))?, slice.partition));
-        }
-    }
-    Ok(messages)
-}
-
-fn json_page(page: &read::ReadPage) -> Result<ReadPage, Problem> {
-    let messages = json_messages(&page.slices)?;
-    let next = match page.single() {
-        Some(edge) => Next::Offset(edge.next.0),
-        None => Next::Cursor(page.cursor.encode()),
-    };
-    Ok(ReadPage { messages, next, up_to_date: page.up_to_date })
-}
-
-/// Records as a line of JSON each.
-pub(super) fn lines(slices: &[RecordSlice]) -> Result<Bytes, Problem> {
-    let mut out = BytesMut::new().writer();
-    for slice in slices {
-        for record in slice.records().map_err(|error| corrupt(&error))? {
-            let shown = record::shown(&record.map_err(|error| corrupt(&error))?, slice.partition);
-            let start = out.get_ref().len();
-            serde_json::to_writer(&mut out, &shown).expect("a record has a JSON form, and memory takes it");
-            put_on_one_line(&mut out.get_mut()[start..]);
-            out.get_mut().put_u8(b'\n');
-        }
-    }
-    Ok(out.into_inner().freeze())
-}
-
-/// Makes line breaks spaces. JSON has them between its tokens only, where both mean the same; left there, a
-/// payload could show what looks like a message of its own.
-fn put_on_one_line(json: &mut [u8]) {
-    json.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-}
-
-fn events(page: &read::ReadPage) -> Result<Bytes, Problem> {
-    let mut out = String::from("[");
-    for slice in &page.slices {
-        for record in slice.records().map_err(|error| corrupt(&error))? {
-            let record = record.map_err(|error| corrupt(&error))?;
-            if out.len() > 1 {
-                out.push(',');
-            }
-            out.push_str(&record::event(&record, &page.topic, slice.partition));
-        }
-    }
-    out.push(']');
-    Ok(out.into())
-}
-
-/// Whole batches go out as they are stored; of others the part that is meant is built anew.
-fn binary(page: &read::ReadPage) -> Result<Bytes, Problem> {
-    let mut out = BytesMut::new();
-    for slice in &page.slices {
-        if slice.is_whole() {
-            out.put_slice(slice.batch.bytes());
-        } else {
-            let part = slice.batch.slice_of(slice.first, slice.take).map_err(|error| corrupt(&error))?;
-            out.put_slice(part.bytes());
-        }
-    }
-    Ok(out.freeze())
-}
-
-/// Whether the client has what the tag names. Compared weakly, as `If-None-Match` asks for; `*` has anything.
+/// Whether the client has what the tag names.
 pub(super) fn is_known(call: &Call, tag: &str) -> bool {
-    let lists = call.headers.get_all(IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
-    // Tags with commas are compared whole, so a tag is looked for in the list rather than the list divided.
-    lists.map(str::trim).any(|list| list == "*" || list.contains(tag))
+    answer::is_known(&call.headers, tag)
 }
 
 /// Names the range, the topic's life, the form, what is wanted, and whether that was all there is.
@@ -273,7 +184,7 @@ fn add_headers(call: &Call, read: &Read, page: &read::ReadPage, tag: &str, respo
     let is_of_life = read.incarnation.is_some() || matches!(read.from, StartAt::Cursor(_));
     let caching = caching(is_immutable(read, page), is_of_life, page.topic.config.cache_public);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
-    headers.append(VARY, HeaderValue::from_static("Accept"));
+    headers.append(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
 }
 
 /// How long an answer may be kept that never changes, or does.
@@ -309,13 +220,13 @@ fn may_be_dropped(page: &read::ReadPage, edge: &PartitionEdge, from: Offset) -> 
 
 /// The first record from an offset on. Where many were dropped a page may end before it, and after some of
 /// them this does too.
-async fn first_from(call: &Call, mut read: Read) -> Result<read::ReadPage, Problem> {
-    let mut page = call.edge.services.reader.read(&read).await?;
+async fn first_from(call: &Call, mut read: Read, room: &mut Held) -> Result<read::ReadPage, Problem> {
+    let mut page = call.edge.services.reader.read(&read, room).await?;
     for _ in 1..PAGES_PASSED_MAX {
         match page.single() {
             Some(edge) if page.slices.is_empty() && !page.up_to_date && edge.next > edge.from => {
                 read.from = StartAt::Offset(edge.next);
-                page = call.edge.services.reader.read(&read).await?;
+                page = call.edge.services.reader.read(&read, room).await?;
             }
             _ => break,
         }
@@ -364,7 +275,8 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
         clamp: false,
         filter: None,
     };
-    let page = first_from(&call, read).await?;
+    let mut room = call.client.nothing();
+    let page = first_from(&call, read, &mut room).await?;
     let Some(slice) = page.slices.first().filter(|slice| slice.first == Offset(offset)) else {
         let next = page.slices.first().map(|slice| slice.first).or(page.single().map(|edge| edge.next));
         return Err(absent(Offset(offset), next.unwrap_or(Offset(offset)), partition_number));
@@ -387,15 +299,28 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     let mut response = match form {
         _ if is_known(&call, &tag) => empty(StatusCode::NOT_MODIFIED),
         _ if is_event => {
-            let event = record::event(&found, &page.topic, slice.partition);
+            let mut event = Vec::new();
+            let rest = record::put_event(&mut event, &found, &page.topic, slice.partition);
+            if let Some(mut rest) = rest {
+                while rest.put(&mut event) {}
+            }
             record::event_response(event, found.ts.0)
         }
-        encoding::Form::Stored => record::response(&found, None),
+        encoding::Form::Stored => {
+            // It keeps its batch, unless it is a small part of that.
+            let is_part = found.value.len() as u64 <= room.bytes() / 2;
+            let value = if is_part { Bytes::copy_from_slice(&found.value) } else { found.value.clone() };
+            room.shrink(if is_part { value.len() as u64 } else { u64::MAX });
+            record::response(&found, (Body::new(WholeBody::new(value, room)), true))
+        }
         encoding::Form::Decoded(decoder) => {
-            let decoded = decoder.decode(found.value.clone(), call.edge.bodies.clone()).await?;
-            record::response(&found, Some(decoded))
+            let decoded = decoder.decode(found.value.clone(), room).await?;
+            record::response(&found, (decoded, false))
         }
     };
+    if !is_event {
+        response.extensions_mut().insert(IsCounted);
+    }
     let headers = response.headers_mut();
     let forms = if stored_as.is_some() { "Accept, Accept-Encoding" } else { "Accept" };
     headers.append(VARY, HeaderValue::from_static(forms));
@@ -408,36 +333,4 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
         headers.insert(ETAG, tag);
     }
     Ok(response)
-}
-
-#[cfg(test)]
-mod tests {
-    use weir_protocol::batch::{Batch, BatchBuilder, Compression, HeadersBuilder, RecordParts};
-    use weir_protocol::ids::{Term, TimestampMs};
-
-    use super::*;
-
-    #[test]
-    fn a_payload_of_several_lines_is_one_line_of_a_page() {
-        let payloads = ["{\r\n  \"a\": \"\\n\"\n}", "[\n{\"offset\":7}\n,1.10\r]", "2"];
-        let mut headers = HeadersBuilder::default();
-        headers.content_type("application/json");
-        let (headers, mut builder) = (headers.finish(), BatchBuilder::anonymous());
-        for payload in payloads {
-            builder.push(RecordParts { key: None, headers: &headers, value: payload.as_bytes() }).unwrap();
-        }
-        let partition = PartitionId(0);
-        let placed = builder.build(Compression::None).unwrap().placed(Offset(4), TimestampMs(5), partition);
-        let batch = Batch::parse(placed.concat().into()).unwrap();
-        let (first, committed_end, term) = (Offset(4), Offset(7), Term(1));
-        let slice = RecordSlice { partition, batch, first, take: 3, committed_end, term };
-        let text = lines(&[slice]).unwrap();
-        let text = std::str::from_utf8(&text).unwrap();
-        let read: Vec<serde_json::Value> =
-            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let offsets: Vec<_> = read.iter().map(|record| record["offset"].as_u64()).collect();
-        assert_eq!(offsets, [Some(4), Some(5), Some(6)], "{text}");
-        assert!(text.contains("1.10 ]") && !text.contains('\r'), "{text}");
-        assert_eq!(read[0]["data"]["a"], "\n");
-    }
 }

@@ -8,20 +8,81 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use weir_protocol::batch::{Record as Stored, Reserved};
 use weir_protocol::ids::PartitionId;
 use weir_protocol::ws::PayloadKind;
 
 use super::attribute;
 use super::input::{BAGGAGE, rfc3339};
+use super::pieces::{PART_BYTES, Payload};
 use crate::api::Record;
 use crate::storage::Topic;
 
+/// Writes a record as JSON. If its payload is large, what of it is left to be written.
+pub(super) fn put(out: &mut Vec<u8>, record: &Stored, partition: PartitionId) -> Option<Rest> {
+    if record.value.len() > PART_BYTES {
+        return Some(put_before_payload(out, &without_payload(record, partition), record));
+    }
+    serde_json::to_writer(&mut *out, &shown(record, partition))
+        .expect("a record has a JSON form, and memory takes it");
+    None
+}
+
+/// Writes what holds a record without its payload, which is to stand in it as the last.
+pub(super) fn put_before_payload(out: &mut Vec<u8>, shown: &impl Serialize, record: &Stored) -> Rest {
+    serde_json::to_writer(&mut *out, shown).expect("a record has a JSON form, and memory takes it");
+    out.pop();
+    Rest::begin(out, record)
+}
+
+/// The rest of a record that is being written.
+pub(super) struct Rest {
+    payload: Payload,
+    /// What follows it.
+    end: &'static [u8],
+}
+
+impl Rest {
+    fn begin(out: &mut Vec<u8>, record: &Stored) -> Self {
+        let (before, payload, end): (&[u8], _, &[u8]) = match Data::of(record) {
+            Data::Json(value) => {
+                (b",\"data\":", Payload::Json(record.value.slice_ref(value.get().as_bytes())), b"}")
+            }
+            Data::Text(_) => (b",\"data\":\"", Payload::Text(record.value.clone()), b"\"}"),
+            Data::Bytes => (b",\"data_base64\":\"", Payload::Base64(record.value.clone()), b"\"}"),
+        };
+        out.extend_from_slice(before);
+        Self { payload, end }
+    }
+
+    /// Writes the next part; false once nothing is left.
+    pub(super) fn put(&mut self, out: &mut Vec<u8>) -> bool {
+        let is_left = self.payload.put(out);
+        if !is_left {
+            out.extend_from_slice(self.end);
+        }
+        is_left
+    }
+}
+
 /// A record as JSON. Payload digits stay what they are: JSON payloads are embedded untouched.
 pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
+    let raw = |text: &str| serde_json::to_string(text).ok().and_then(|text| RawValue::from_string(text).ok());
+    let data = match Data::of(record) {
+        Data::Json(value) => Some(value.to_owned()),
+        Data::Text(text) => raw(text),
+        Data::Bytes => None,
+    };
+    let data_base64 = data.is_none().then(|| BASE64_STANDARD.encode(&record.value));
+    Record { data, data_base64, ..without_payload(record, partition) }
+}
+
+/// A record but for its payload.
+pub(super) fn without_payload(record: &Stored, partition: PartitionId) -> Record {
     let key_text = record.key.as_ref().and_then(|key| std::str::from_utf8(key).ok());
     let content_type = record.headers.content_type().map(str::to_owned);
-    let (data, data_base64) = data(record, content_type.as_deref().unwrap_or_default());
     let text = |which| {
         let value: Option<&[u8]> = record.headers.reserved(which);
         value.map(|value| String::from_utf8_lossy(value).into_owned())
@@ -43,8 +104,8 @@ pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
         ttl_ms: record.headers.ttl_ms(),
         traceparent: text(Reserved::TraceParent),
         tracestate: text(Reserved::TraceState),
-        data,
-        data_base64,
+        data: None,
+        data_base64: None,
     }
 }
 
@@ -60,25 +121,50 @@ fn user_headers(record: &Stored) -> (BTreeMap<String, String>, BTreeMap<String, 
     (texts, others)
 }
 
-fn data(record: &Stored, content_type: &str) -> (Option<Box<serde_json::value::RawValue>>, Option<String>) {
-    let is_encoded = record.headers.reserved(Reserved::ContentEncoding).is_some();
-    let raw = |text: String| serde_json::value::RawValue::from_string(text).ok();
-    if !is_encoded && let Ok(text) = std::str::from_utf8(&record.value) {
-        let value = match PayloadKind::of(content_type) {
-            PayloadKind::Json => raw(text.trim().to_owned()),
-            PayloadKind::Text => serde_json::to_string(text).ok().and_then(raw),
-            PayloadKind::Other => None,
-        };
-        if value.is_some() {
-            return (value, None);
-        }
-    }
-    (None, Some(BASE64_STANDARD.encode(&record.value)))
+/// What a payload is shown as.
+enum Data<'a> {
+    Json(&'a RawValue),
+    Text(&'a str),
+    Bytes,
 }
 
-/// A record as a CloudEvent in structured mode; what was not published as one gets the attributes that are missing.
-pub(super) fn event(record: &Stored, topic: &Topic, partition: PartitionId) -> String {
-    let shown = shown(record, partition);
+impl<'a> Data<'a> {
+    fn of(record: &'a Stored) -> Self {
+        let is_encoded = record.headers.reserved(Reserved::ContentEncoding).is_some();
+        if is_encoded {
+            return Self::Bytes;
+        }
+        let Ok(text) = std::str::from_utf8(&record.value) else { return Self::Bytes };
+        match PayloadKind::of(record.headers.content_type().unwrap_or_default()) {
+            PayloadKind::Json => serde_json::from_str(text.trim()).map_or(Self::Bytes, Self::Json),
+            PayloadKind::Text => Self::Text(text),
+            PayloadKind::Other => Self::Bytes,
+        }
+    }
+}
+
+/// Writes a record as a CloudEvent in structured mode; what was not published as one gets the attributes that are
+/// missing. If its payload is large, what of it is left to be written.
+pub(super) fn put_event(
+    out: &mut Vec<u8>,
+    record: &Stored,
+    topic: &Topic,
+    partition: PartitionId,
+) -> Option<Rest> {
+    let event = attributes(record, topic, partition);
+    serde_json::to_writer(&mut *out, &event).expect("texts have a JSON form, and memory takes it");
+    out.pop();
+    // The payload is put in as it is written, digit for digit.
+    let mut rest = Rest::begin(out, record);
+    let is_large = record.value.len() > PART_BYTES;
+    if !is_large {
+        rest.put(out);
+    }
+    is_large.then_some(rest)
+}
+
+fn attributes(record: &Stored, topic: &Topic, partition: PartitionId) -> BTreeMap<String, serde_json::Value> {
+    let shown = without_payload(record, partition);
     let mut event: BTreeMap<String, serde_json::Value> = BTreeMap::new();
     for (name, value) in record.headers.user() {
         // What else begins like one would be no event, or stand in it twice.
@@ -108,22 +194,14 @@ pub(super) fn event(record: &Stored, topic: &Topic, partition: PartitionId) -> S
     if let Some(content_type) = shown.content_type {
         add("datacontenttype", content_type);
     }
-    let mut text = serde_json::to_string(&event).expect("texts have a JSON form");
-    // The payload is put in as it is written, digit for digit.
-    text.pop();
-    match (shown.data, shown.data_base64) {
-        (Some(data), _) => text.push_str(&format!(",\"data\":{}}}", data.get())),
-        (None, Some(encoded)) => text.push_str(&format!(",\"data_base64\":\"{encoded}\"}}")),
-        (None, None) => text.push('}'),
-    }
-    text
+    event
 }
 
 /// What one structured event is called.
 pub(super) const EVENT: &str = "application/cloudevents+json";
 
 /// An event as the answer to a request for it alone.
-pub(super) fn event_response(event: String, ts_ms: u64) -> Response {
+pub(super) fn event_response(event: Vec<u8>, ts_ms: u64) -> Response {
     let mut response = Response::new(Body::from(event));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents+json; charset=utf-8"));
@@ -136,10 +214,9 @@ fn is_of_event(name: &str) -> bool {
     attribute::is_name(name) && !matches!(name, "data" | "datacontenttype")
 }
 
-/// A record as the answer to a request for it alone: its payload, or that `decoded`, with its own headers.
-pub(super) fn response(record: &Stored, decoded: Option<Body>) -> Response {
-    let is_stored = decoded.is_none();
-    let mut response = Response::new(decoded.unwrap_or_else(|| Body::from(record.value.clone())));
+/// A record as the answer to a request for it alone: its payload, as it is stored or decoded, with its own headers.
+pub(super) fn response(record: &Stored, (payload, is_stored): (Body, bool)) -> Response {
+    let mut response = Response::new(payload);
     let headers = response.headers_mut();
     for (name, which, is_told) in [
         (CONTENT_TYPE.as_str(), Reserved::ContentType, true),

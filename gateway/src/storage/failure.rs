@@ -6,6 +6,8 @@ use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::PartitionId;
 use weir_protocol::rpc::Refusal;
 
+use crate::answers::Full;
+
 /// A refusal, by a node or by this gateway, that becomes one problem body for the client. Cheap to move.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub struct Failure {
@@ -99,6 +101,17 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code().as_str(), self.refusal.detail)
+    }
+}
+
+impl From<Full> for Failure {
+    fn from(full: Full) -> Self {
+        let detail = if full.is_own {
+            "take your other answers first, or ask for less at a time: so much is held for one connection or address"
+        } else {
+            "the gateway holds as much for clients who do not take it as it may: try again later, or ask for less"
+        };
+        Self::new(ErrorCode::AnswersFull, detail).with_limit(full.limit)
     }
 }
 

@@ -27,6 +27,7 @@ use super::gate::Gated;
 use super::output::{Form, Outgoing, Output};
 use super::parts::write_parts;
 use super::session::{CallPart, Now, Session};
+use crate::answers::Client;
 use crate::service::ServiceError;
 use crate::service::publish::{ChannelPublish, Confirm, Content};
 use crate::service::read::{Subscription, SubscriptionCredit, SubscriptionEvent};
@@ -35,13 +36,13 @@ use crate::under_way::UnderWay;
 use following::{First, Follower, next_of};
 use publishers::{Opened, Publishers};
 use queues::{QueueEvent, Queues};
+use rooms::Rooms;
 
 mod following;
 mod publishers;
 mod queues;
+mod rooms;
 
-/// Output above which neither the log nor the client is read on: what the client has not taken yet waits there.
-const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// Records of one subscription taken in at once; the last ones may overshoot.
 const TOGETHER_BYTES_MAX: u64 = 64 << 10;
 /// Messages and events taken in during one turn, of each kind.
@@ -63,6 +64,7 @@ pub(super) struct Socket {
     socket: Stream,
     form: Form,
     gated: Arc<Gated>,
+    rooms: Rooms,
     stages: StageSeconds,
     session: Session,
     output: Output,
@@ -148,7 +150,7 @@ impl Socket {
     pub(super) fn new(
         socket: Stream,
         form: Form,
-        gated: Arc<Gated>,
+        (gated, client): (Arc<Gated>, Arc<Client>),
         stages: StageSeconds,
         session: Session,
     ) -> Self {
@@ -156,6 +158,7 @@ impl Socket {
             socket,
             form,
             gated,
+            rooms: Rooms::new(client),
             stages,
             session,
             output: Output::new(form),
@@ -204,10 +207,12 @@ impl Socket {
                 }
                 now = Now::read();
             }
+            self.rooms.count(self.output.queued_bytes());
             let write_until = now.instant + write_time_max;
             if !timeout_at(write_until, self.write()).await.is_ok_and(|written| written.is_ok()) {
                 return;
             }
+            self.rooms.written();
             if let Some(closing) = self.closing {
                 return self.close(closing).await;
             }
@@ -285,7 +290,7 @@ impl Socket {
             self.confirmed(confirm);
         }
         for _ in 0..if reads { TURN_MAX } else { 0 } {
-            let is_full = self.session.is_full() || self.output.queued_bytes() >= OUTPUT_BYTES_MAX;
+            let is_full = self.session.is_full() || self.rooms.is_full(self.output.queued_bytes());
             if self.session.is_closed() || is_full {
                 break;
             }
@@ -297,7 +302,7 @@ impl Socket {
         for _ in 0..TURN_MAX {
             // Encoded at once: so it is known when the output is full and the log is not to be read on.
             self.run_effects();
-            if self.output.queued_bytes() >= OUTPUT_BYTES_MAX {
+            if self.rooms.is_full(self.output.queued_bytes()) {
                 break;
             }
             let leased = self.queues.next().now_or_never();
@@ -409,6 +414,7 @@ impl Socket {
             Effect::Batch => self.output.batch(),
             Effect::Ping => self.output.ping(),
             Effect::Deliver { of, n, parcel } => {
+                self.rooms.keep(&parcel);
                 if let Err(error) = self.output.deliver(of.ch, n, parcel) {
                     let detail = format!("a record batch cannot be read: {error}");
                     self.session.ended(of, &ServiceError::new(ErrorCode::Corrupt, detail));
@@ -416,12 +422,16 @@ impl Socket {
             }
             Effect::Open { of, open } => self.publishers.open(of, Arc::clone(&self.gated), open),
             Effect::Publish { of, call, seq, content } => self.publish(of, call, seq, content),
-            Effect::Subscribe { of, subscribe } => {
+            Effect::Subscribe { of, mut subscribe } => {
+                subscribe.room = Some(self.rooms.on_the_way(self.form));
                 let gated = Arc::clone(&self.gated);
                 let (stop, registration) = AbortHandle::new_pair();
                 let made = async move {
                     for topic in &subscribe.topics {
                         gated.pass(&topic.tenant, &topic.namespace).await?;
+                    }
+                    if let Some(room) = &subscribe.room {
+                        room.client.check(0)?;
                     }
                     gated.services.reader.subscribe(subscribe).await
                 };
@@ -431,6 +441,7 @@ impl Socket {
                 self.followers.insert(of, follower);
             }
             Effect::DeliverLeased { of, n, leased } => {
+                self.rooms.keep_leased(leased.bytes, self.form);
                 if let Err(error) = self.output.deliver_leased(of.ch, n, *leased) {
                     let detail = format!("a record batch cannot be read: {error}");
                     self.session.ended(of, &ServiceError::new(ErrorCode::Corrupt, detail));

@@ -31,6 +31,7 @@ use super::output::Form;
 use super::pool::Pool;
 use super::session::{Authenticate, Now, Session, SessionConfig};
 use super::socket::Socket;
+use crate::answers::Client;
 use crate::api::Problem;
 use crate::auth::Principal;
 use crate::service::{ListedOrigins, ServiceError, Services};
@@ -147,7 +148,7 @@ impl WebSockets {
 /// or there are too many sockets.
 pub(crate) fn upgrade(
     sockets: &WebSockets,
-    mut head: Parts,
+    (mut head, client): (Parts, Arc<Client>),
     principal: Principal,
     authenticate: Authenticate,
     guest: Option<String>,
@@ -174,7 +175,7 @@ pub(crate) fn upgrade(
                     WebSocketStream::from_raw_socket(stream, Role::Server, Some(stream_config())).await;
                 let id = ulid::Ulid::new().to_string();
                 let session = Session::new(Now::read(), id, config, principal, authenticate);
-                let socket = Box::new(Socket::new(stream, form, gated, stages, session));
+                let socket = Box::new(Socket::new(stream, form, (gated, client), stages, session));
                 tokio::select! {
                     () = socket.run(drain, write_time_max) => {}
                     // An error means that the gateway is gone: the same.

@@ -45,6 +45,10 @@ const READ_HEADERS: &[(&str, &str)] = &[
     ("ETag", "Tag of the range and of the topic's life."),
     ("Link", "`rel=next`."),
     (
+        "Content-Encoding",
+        "`gzip` or `zstd`, if `Accept-Encoding` names it; never of record batches. The tag is another one then.",
+    ),
+    (
         "Cache-Control",
         "`immutable` for a full range of committed messages if a cursor or `incarnation` says which life of \
          the topic is meant, otherwise `no-cache` (compare the tag). At the tail `no-store`.",

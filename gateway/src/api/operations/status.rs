@@ -26,6 +26,9 @@ const fn status(
     }
 }
 
+const TAG: (&str, &str) = ("ETag", "Tag of the document in this encoding.");
+const CODING: (&str, &str) = ("Content-Encoding", "`gzip` or `zstd`, if `Accept-Encoding` names it.");
+
 /// Alive.
 pub const READ_HEALTH: Operation = status(
     "readHealth",
@@ -69,23 +72,29 @@ pub const READ_METRICS: Operation = status(
         status: 200,
         about: "The metrics.",
         content: &[Content { media: "text/plain", carries: Carries::Text }],
-        headers: &[],
+        headers: &[CODING],
     }],
 );
 
 /// This document.
-pub const READ_OPENAPI: Operation = status(
-    "readOpenapi",
-    "/openapi.json",
-    Op::Status,
-    "This document",
-    &[Answer {
-        status: 200,
-        about: "OpenAPI 3.1.",
-        content: &[Content { media: "application/json", carries: Carries::Object }],
-        headers: &[],
-    }],
-);
+pub const READ_OPENAPI: Operation = Operation {
+    headers: &[Param::optional("If-None-Match", Kind::Text, "Answer 304 if the document has this tag.")],
+    ..status(
+        "readOpenapi",
+        "/openapi.json",
+        Op::Status,
+        "This document",
+        &[
+            Answer {
+                status: 200,
+                about: "OpenAPI 3.1.",
+                content: &[Content { media: "application/json", carries: Carries::Object }],
+                headers: &[TAG, CODING],
+            },
+            Answer { status: 304, about: "If-None-Match names it.", content: &[], headers: &[TAG] },
+        ],
+    )
+};
 
 /// Limits.
 pub const DESCRIBE_SERVICE: Operation = status(

@@ -11,6 +11,7 @@ use super::config::ReadConfig;
 use super::cursor::At as CursorAt;
 use super::feed::{Feeds, Seat, Tap, Tapped};
 use super::records::RecordSlice;
+use super::room::Room;
 use super::stream::{NodeStream, PartitionEvent, StreamStart};
 use crate::service::ServiceError;
 use crate::storage::{Storage, Topic};
@@ -28,6 +29,8 @@ pub(super) struct Follower {
     tap: Option<Tap>,
     limit: Credit,
     end: ToldEnd,
+    /// Room that records need which come from others.
+    room: Option<Room>,
 }
 
 /// Records after which a reader that comes to the end was really behind, and is told that it is there.
@@ -78,8 +81,9 @@ impl Follower {
     ) -> Self {
         let may_share = start.min_level == Level::Quorum && start.filter.is_none();
         let seat = may_share.then(|| feeds.seat(topic.incarnation, partition));
+        let room = start.room.clone();
         let stream = NodeStream::new(storage, config, topic, partition, start);
-        Self { stream, seat, tap: None, limit: Credit::default(), end: ToldEnd::default() }
+        Self { stream, seat, tap: None, limit: Credit::default(), end: ToldEnd::default(), room }
     }
 
     /// Sets the limits, absolute totals. As long as it follows with others nothing has to be asked for.
@@ -156,6 +160,11 @@ impl Follower {
     fn tapped(&mut self, tapped: Tapped) -> Result<Option<PartitionEvent>, ServiceError> {
         match tapped {
             Tapped::Records { parcel, used, end } => {
+                let Ok(parcel) = Room::held(self.room.as_ref(), parcel, used.bytes) else {
+                    self.tap = None;
+                    self.stream.lacks_room(used.bytes);
+                    return Ok(None);
+                };
                 self.stream.passed(end, used);
                 Ok(Some(PartitionEvent::Records { parcel, bytes: used.bytes }))
             }

@@ -15,7 +15,8 @@ use super::credit::CreditCell;
 use super::cursor::{At, Cursor};
 use super::event::{PartitionOf, Started, SubscriptionEvent, records_event, small_event};
 use super::follower::Follower;
-use super::parcel::Parcel;
+use super::parcel::{Parcel, Split};
+use super::room::Room;
 use super::stream::PartitionEvent;
 use crate::service::ServiceError;
 use crate::storage::Topic;
@@ -61,11 +62,19 @@ pub(super) struct Merge {
     ready: VecDeque<(usize, PartitionEvent)>,
     is_started: bool,
     sent: Credit,
+    /// How what is handed on is held.
+    room: Option<Room>,
+    /// What is next found no room.
+    lacks_room: bool,
 }
 
 impl Merge {
-    /// `limit` is what the client allows at first.
-    pub(super) fn new(followers: Vec<(PartitionOf, Follower)>, budget: &Arc<Budget>, limit: Credit) -> Self {
+    /// `limit` is what the client allows at first. What is handed on is held in `room`.
+    pub(super) fn new(
+        followers: Vec<(PartitionOf, Follower)>,
+        budget: &Arc<Budget>,
+        (limit, room): (Credit, Option<Room>),
+    ) -> Self {
         let mut running = UnderWay::default();
         let mut slots = Vec::with_capacity(followers.len());
         for (place, (of, follower)) in followers.into_iter().enumerate() {
@@ -84,8 +93,15 @@ impl Merge {
                 parked: None,
             });
         }
-        let mut merge =
-            Self { slots, running, ready: VecDeque::new(), is_started: false, sent: Credit::default() };
+        let mut merge = Self {
+            slots,
+            running,
+            ready: VecDeque::new(),
+            is_started: false,
+            sent: Credit::default(),
+            room,
+            lacks_room: false,
+        };
         merge.slots.iter_mut().for_each(|slot| slot.raise(limit));
         merge
     }
@@ -104,6 +120,7 @@ impl Merge {
     pub(super) async fn next(&mut self, credit: &CreditCell) -> Result<SubscriptionEvent, ServiceError> {
         loop {
             let limit = credit.latest();
+            self.lacks_room = false;
             if let Some(event) = self.pop(limit)? {
                 return Ok(event);
             }
@@ -117,6 +134,7 @@ impl Merge {
                     self.take((place, follower, event?), credit);
                 }
                 () = async { if let Some(freed) = freed { freed.await } }, if is_throttled => {}
+                () = Room::later(), if self.lacks_room => {}
             }
         }
     }
@@ -229,25 +247,34 @@ impl Merge {
         parcel: Parcel,
         limit: Credit,
     ) -> Result<Option<SubscriptionEvent>, ServiceError> {
-        let split = parcel.split(self.left_of(limit))?;
-        if !split.rest.is_empty() {
+        let Split { now, rest, used } = parcel.split(self.left_of(limit))?;
+        let now = match Room::held(self.room.as_ref(), now, used.bytes) {
+            Ok(now) => now,
+            Err(now) => {
+                self.lacks_room = true;
+                let parcel =
+                    if rest.is_empty() { now } else { Parcel::Own([now.into_slices(), rest].concat()) };
+                self.ready.push_front((place, PartitionEvent::Records { parcel, bytes: 0 }));
+                return Ok(None);
+            }
+        };
+        if !rest.is_empty() {
             let bytes = 0; // counted again when it is its turn
-            self.ready
-                .push_front((place, PartitionEvent::Records { parcel: Parcel::Own(split.rest), bytes }));
+            self.ready.push_front((place, PartitionEvent::Records { parcel: Parcel::Own(rest), bytes }));
         } else {
             self.popped(place);
         }
-        let Some(last) = split.now.slices().last() else { return Ok(None) };
-        self.sent.records += split.used.records;
-        self.sent.bytes += split.used.bytes;
+        let Some(last) = now.slices().last() else { return Ok(None) };
+        self.sent.records += used.records;
+        self.sent.bytes += used.bytes;
         let left = self.left_of(limit);
         let slot = &mut self.slots[place];
         slot.at.get_or_insert(At::new(last.first)).took(last.end(), last.committed_end, last.term);
-        slot.share.hand_on(split.used.bytes);
-        slot.handed.records += split.used.records;
-        slot.handed.bytes += split.used.bytes;
+        slot.share.hand_on(used.bytes);
+        slot.handed.records += used.records;
+        slot.handed.bytes += used.bytes;
         slot.raise(left);
-        Ok(Some(records_event(slot.of, split.now, split.used.bytes)))
+        Ok(Some(records_event(slot.of, now, used.bytes)))
     }
 
     /// One event less waits.

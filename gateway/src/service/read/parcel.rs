@@ -11,6 +11,7 @@ use weir_protocol::ws::{DeliveriesBody, Delivery};
 
 use super::records::{RecordSlice, corrupt};
 use super::texts::{TextBudget, TextForm, Texts, TextsOf};
+use crate::answers::Held;
 use crate::service::ServiceError;
 
 /// A body is sealed at this many bytes; one batch may overshoot.
@@ -27,15 +28,33 @@ pub enum Parcel {
     Own(Vec<RecordSlice>),
     /// All that came together, for every reader that takes it whole.
     Shared(Arc<SharedParcel>),
+    /// One that has room among what is held for its client, as long as any of it is there.
+    #[expect(private_interfaces, reason = "made and looked into here alone")]
+    Held(Box<Parcel>, Arc<Held>),
 }
 
 impl Parcel {
+    /// Where it is held.
+    pub(crate) fn room(&self) -> Option<&Arc<Held>> {
+        if let Self::Held(_, room) = self { Some(room) } else { None }
+    }
+
+    /// Others hold its records too.
+    pub(crate) fn is_shared(&self) -> bool {
+        match self {
+            Self::Own(_) => false,
+            Self::Shared(_) => true,
+            Self::Held(parcel, _) => parcel.is_shared(),
+        }
+    }
+
     /// The records.
     #[must_use]
     pub fn slices(&self) -> &[RecordSlice] {
         match self {
             Self::Own(slices) => slices,
             Self::Shared(parcel) => &parcel.slices,
+            Self::Held(parcel, _) => parcel.slices(),
         }
     }
 
@@ -45,6 +64,7 @@ impl Parcel {
         match self {
             Self::Own(slices) => slices,
             Self::Shared(parcel) => parcel.slices.clone(),
+            Self::Held(parcel, _) => parcel.into_slices(),
         }
     }
 
@@ -60,6 +80,7 @@ impl Parcel {
         match self {
             Self::Own(_) => Ok(None),
             Self::Shared(parcel) => parcel.texts.get(form, || make(&parcel.slices)).map(Some),
+            Self::Held(parcel, _) => parcel.texts(form, make),
         }
     }
 
@@ -69,6 +90,7 @@ impl Parcel {
         match self {
             Self::Own(_) => None,
             Self::Shared(parcel) => Some(&parcel.bodies),
+            Self::Held(parcel, _) => parcel.bodies(),
         }
     }
 }

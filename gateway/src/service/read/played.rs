@@ -193,6 +193,7 @@ impl Played {
             min_level: Level::Quorum,
             filter: None,
             limit,
+            room: None,
         };
         self.reader.subscribe(subscribe).await.unwrap()
     }

@@ -16,8 +16,9 @@ use super::config::ReadConfig;
 use super::cursor::{At as CursorAt, Cursor, gone};
 use super::feed::{FeedMetrics, Feeds};
 use super::page::{PartitionEdge, ReadPage};
-use super::records::{Origin, RecordSlice, unpack};
+use super::records::{Origin, RecordSlice, held_bytes, unpack};
 use super::start::{StartAt, Until};
+use crate::answers::Held;
 use crate::service::ServiceError;
 use crate::service::topics::Topics;
 use crate::storage::{CallFor, Safety, Storage, Topic};
@@ -28,6 +29,9 @@ const ATTEMPTS: u32 = 3;
 /// Partitions that one read asks at once: a topic of many must not crowd out what others ask of its nodes, nor hold all
 /// of their answers' frames in the air. Waiting for any of them is asked of all; it moves nothing.
 const ASKED_AT_ONCE: usize = 16;
+
+/// Bytes of batches above which the answers of several partitions are cut to what fits the page.
+const TOGETHER_BYTES: u64 = 8 << 20;
 
 /// One read.
 #[derive(Debug, Clone)]
@@ -86,20 +90,20 @@ impl Reader {
         self.feeds.metrics()
     }
 
-    /// Reads once.
+    /// Reads once. What was found is held in `room`, whatever was before.
     ///
     /// # Errors
-    /// `level_unavailable`, `offset_trimmed`, `beyond_tail`, `incarnation_gone` (of a cursor, or the life
-    /// that is meant), `topic_not_found`, `partition_not_found`, `invalid_parameter` for an offset without a
-    /// partition on a topic of several.
-    pub async fn read(&self, read: &Read) -> Result<ReadPage, ServiceError> {
+    /// `answers_full` if there is no room for it, `level_unavailable`, `offset_trimmed`, `beyond_tail`,
+    /// `incarnation_gone` (of a cursor, or the life that is meant), `topic_not_found`, `partition_not_found`,
+    /// `invalid_parameter` for an offset without a partition on a topic of several.
+    pub(crate) async fn read(&self, read: &Read, room: &mut Held) -> Result<ReadPage, ServiceError> {
         let deadline = self.storage.deadline() + read.wait;
         let mut attempts = ATTEMPTS;
         loop {
             attempts -= 1;
             let topic = self.topics.known(&read.topic, deadline).await?;
             self.check_level(read.min_level)?;
-            match self.read_from(Arc::clone(&topic), read, deadline).await {
+            match self.read_from(Arc::clone(&topic), read, room, deadline).await {
                 Err(failure) if attempts > 0 && is_stale(&failure) => {
                     self.storage.forget(&read.topic, (topic.incarnation, topic.version));
                 }
@@ -122,6 +126,7 @@ impl Reader {
         &self,
         topic: Arc<Topic>,
         read: &Read,
+        room: &mut Held,
         deadline: Instant,
     ) -> Result<ReadPage, ServiceError> {
         if let Some(meant) = read.incarnation.filter(|meant| *meant != topic.incarnation) {
@@ -146,7 +151,18 @@ impl Reader {
             .zip(&starts)
             .map(|(partition, start)| self.read_partition(&topic, *partition, *start, read, share, deadline))
             .collect();
-        let mut answers: Vec<_> = stream::iter(asked).buffered(ASKED_AT_ONCE).try_collect().await?;
+        let limit = Credit { records: u64::from(read.limit), bytes: read.max_bytes.max(1) };
+        let mut asked = stream::iter(asked).buffered(ASKED_AT_ONCE);
+        let (mut answers, mut held) = (Vec::with_capacity(partitions.len()), 0);
+        while let Some(answer) = asked.try_next().await? {
+            held += held_bytes(&answer.slices);
+            answers.push(answer);
+            // What does not come into the page is not held until all have answered.
+            if held > TOGETHER_BYTES.max(2 * limit.bytes) {
+                held = cut(&mut answers, limit)?;
+            }
+        }
+        drop(asked);
         // Who found nothing so far has more to look at if it came on, by a filter or through what was
         // dropped, and not to the end.
         let is_waited_for = |answer: &PartitionRead| {
@@ -156,7 +172,9 @@ impl Reader {
         if !is_single && !read.wait.is_zero() && answers.iter().all(is_waited_for) {
             self.wait_for_any(&topic, read, share, deadline, &mut answers).await?;
         }
-        page_of(topic, answers, Credit { records: u64::from(read.limit), bytes: read.max_bytes.max(1) })
+        let page = page_of(topic, answers, limit)?;
+        room.resize(held_bytes(&page.slices))?;
+        Ok(page)
     }
 
     /// Nothing is there: replaces the answer of the first partition that gets something.
@@ -272,7 +290,7 @@ fn page_of(
     mut answers: Vec<PartitionRead>,
     limit: Credit,
 ) -> Result<ReadPage, ServiceError> {
-    let slices = merged(&mut answers, limit)?;
+    let slices = merged(&mut answers, limit)?.into_iter().map(|(_, slice)| slice).collect();
     let mut cursor = Cursor::default();
     for answer in &answers {
         cursor.set(&topic, answer.edge.partition, CursorAt::new(answer.edge.next));
@@ -283,9 +301,18 @@ fn page_of(
     Ok(ReadPage { topic, slices, partitions, cursor, up_to_date, closed })
 }
 
+/// Cuts what is beyond `limit` from answers, others of which may follow: the page would not hold it. What is left takes
+/// so much memory.
+fn cut(answers: &mut [PartitionRead], limit: Credit) -> Result<u64, ServiceError> {
+    for (place, slice) in merged(answers, limit)? {
+        answers[place].slices.push(slice);
+    }
+    Ok(answers.iter().map(|answer| held_bytes(&answer.slices)).sum())
+}
+
 /// The records of all answers about in the order of time within `limit`, whose bytes the last one may overshoot; the
 /// answers end where they are cut.
-fn merged(answers: &mut [PartitionRead], limit: Credit) -> Result<Vec<RecordSlice>, ServiceError> {
+fn merged(answers: &mut [PartitionRead], limit: Credit) -> Result<Vec<(usize, RecordSlice)>, ServiceError> {
     let mut slices: Vec<_> = answers
         .iter_mut()
         .enumerate()
@@ -307,7 +334,7 @@ fn merged(answers: &mut [PartitionRead], limit: Credit) -> Result<Vec<RecordSlic
         if let Some((prefix, size)) = fits {
             left.records -= u64::from(prefix.take);
             left.bytes = left.bytes.saturating_sub(size);
-            kept.push(prefix);
+            kept.push((place, prefix));
         }
     }
     Ok(kept)

@@ -1,7 +1,7 @@
 //! Records as they come from a node.
 
 use bytes::Bytes;
-use weir_protocol::batch::{Batch, BatchError, Record};
+use weir_protocol::batch::{Batch, BatchError, Codec, Record};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Offset, PartitionId, Term};
 use weir_protocol::rpc::Slice;
@@ -92,6 +92,13 @@ impl RecordSlice {
         self.take -= take;
         (self.take > 0).then_some(self)
     }
+}
+
+/// Memory that slices keep: their batches, and one of them decompressed at a time.
+pub(crate) fn held_bytes(slices: &[RecordSlice]) -> u64 {
+    let batches: u64 = slices.iter().map(|slice| slice.batch.bytes().len() as u64).sum();
+    let raw = slices.iter().filter(|slice| slice.batch.header().codec != Codec::None);
+    batches + raw.map(|slice| u64::from(slice.batch.header().raw_bytes)).max().unwrap_or(0)
 }
 
 /// What a node's records have in common.

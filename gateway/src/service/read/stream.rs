@@ -13,7 +13,9 @@ use weir_transport::{Answers, CallError};
 use super::config::ReadConfig;
 use super::cursor::{At as CursorAt, Early};
 use super::parcel::Parcel;
-use super::records::{Origin, RecordSlice, unpack};
+use super::records::{Origin, RecordSlice, held_bytes, unpack};
+use super::room::Room;
+use crate::answers::Held;
 use crate::service::ServiceError;
 use crate::storage::{Attempts, Storage, Topic};
 
@@ -66,6 +68,12 @@ pub(super) struct NodeStream {
     min_level: Level,
     filter: Option<Arc<str>>,
     start: At,
+    /// Room that records need on their way to the reader, if it is one.
+    room: Option<Room>,
+    /// Records of so many bytes found none: they come again once there is.
+    lacks: Option<u64>,
+    /// Room for them.
+    held: Option<Held>,
     /// Where it is, once that is known.
     at: Option<CursorAt>,
     open: Option<Open>,
@@ -109,6 +117,9 @@ impl NodeStream {
             min_level: start.min_level,
             filter: start.filter,
             start: start.at,
+            room: start.room,
+            lacks: None,
+            held: None,
             at: match (start.at, start.seen) {
                 (At::Offset(next), Some(early)) => Some(CursorAt { next: Offset(next), early: Some(early) }),
                 _ => None,
@@ -192,8 +203,13 @@ impl NodeStream {
 
     /// Another one of the same partition from `next` on.
     pub(super) fn from(&self, next: Offset) -> Self {
-        let start =
-            StreamStart { at: At::Offset(next.0), seen: None, min_level: self.min_level, filter: None };
+        let start = StreamStart {
+            at: At::Offset(next.0),
+            seen: None,
+            min_level: self.min_level,
+            filter: None,
+            room: None,
+        };
         Self::new(self.storage.clone(), self.config, Arc::clone(&self.topic), self.partition, start)
     }
 
@@ -215,6 +231,10 @@ impl NodeStream {
             return Ok(PartitionEvent::CaughtUp { end, closed: false });
         }
         loop {
+            if let (Some(bytes), Some(room)) = (self.lacks, &self.room) {
+                self.held = Box::pin(room.wait(bytes)).await;
+                self.lacks = None;
+            }
             let Some(open) = &mut self.open else {
                 // Boxed: opening and recovering hold ten times what waiting does, and whoever follows mostly waits.
                 Box::pin(self.open()).await?;
@@ -321,6 +341,9 @@ impl NodeStream {
                 if slices.is_empty() {
                     return Err(bad("records without any"));
                 }
+                if !self.makes_room(&slices) {
+                    return Ok(None);
+                }
                 let came = self.records(slices, origin, Offset(records.next))?;
                 self.caught_up = records.is_caught_up.then_some(origin.committed_end);
                 return Ok(Some(came));
@@ -349,6 +372,32 @@ impl NodeStream {
                 PartitionEvent::Retract { from, to, term: Term(retract.term) }
             }
         }))
+    }
+
+    /// There is no room for records of so many bytes: the next event waits for some.
+    pub(super) fn lacks_room(&mut self, bytes: u64) {
+        self.lacks = Some(bytes);
+    }
+
+    /// Whether there is room for records that have come for this reader alone. If not, they are let go of, and come
+    /// again by another stream once there is: a reader that takes nothing keeps nothing.
+    fn makes_room(&mut self, slices: &[RecordSlice]) -> bool {
+        let Some(room) = &self.room else { return true };
+        let bytes = held_bytes(slices);
+        if self.held.as_ref().is_some_and(|held| held.bytes() >= bytes) {
+            return true;
+        }
+        match room.hold(bytes, false) {
+            Ok(held) => {
+                self.held = held;
+                true
+            }
+            Err(_) => {
+                (self.lacks, self.held) = (Some(bytes), None);
+                self.close();
+                false
+            }
+        }
     }
 
     /// All below is behind the reader, whether it was sent or not: a filter kept it back, or compaction dropped it.
@@ -384,7 +433,12 @@ impl NodeStream {
         }
         self.received.records += count;
         self.received.bytes += bytes;
-        Ok(PartitionEvent::Records { parcel: Parcel::Own(slices), bytes })
+        let parcel = Parcel::Own(slices);
+        let parcel = match self.held.take() {
+            Some(held) => Parcel::Held(Box::new(parcel), Arc::new(held)),
+            None => parcel,
+        };
+        Ok(PartitionEvent::Records { parcel, bytes })
     }
 }
 
@@ -397,6 +451,8 @@ pub(super) struct StreamStart {
     pub(super) min_level: Level,
     /// Only records that match.
     pub(super) filter: Option<Arc<str>>,
+    /// Room that they need on their way to a client.
+    pub(super) room: Option<Room>,
 }
 
 impl Open {

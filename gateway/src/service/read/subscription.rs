@@ -14,6 +14,7 @@ use super::event::{PartitionOf, SubscriptionEvent, records_event, small_event};
 use super::follower::Follower;
 use super::merge::Merge;
 use super::reader::{Reader, partitions_of, position};
+use super::room::Room;
 use super::start::StartAt;
 use super::stream::{PartitionEvent, StreamStart};
 use crate::service::ServiceError;
@@ -38,6 +39,8 @@ pub struct Subscribe {
     pub filter: Option<Arc<str>>,
     /// First limit, absolute from now on.
     pub limit: Credit,
+    /// How the records are held on their way to a client.
+    pub(crate) room: Option<Room>,
 }
 
 /// Where a reader was. Of another life of the topic its positions mean nothing: that one is read from its beginning,
@@ -114,7 +117,9 @@ impl Reader {
             }
             let count = if several { usize::MAX } else { partitions.len() };
             for partition in partitions {
-                let start = stream_start(topic, partition, &subscribe, count)?;
+                let mut start = stream_start(topic, partition, &subscribe, count)?;
+                // What waits for its turn among several is held as credit is.
+                start.room = subscribe.room.clone().filter(|_| count == 1);
                 let with = (self.storage.clone(), self.config);
                 let follower = Follower::new(with, &self.feeds, Arc::clone(topic), partition, start);
                 followers.push((PartitionOf { topic: place, partition }, follower));
@@ -126,7 +131,7 @@ impl Reader {
             let (_, follower) = followers.remove(0);
             Source::One(Box::new(One { follower, share: Share::new(Arc::clone(&self.budget)) }))
         } else {
-            Source::Many(Box::new(Merge::new(followers, &self.budget, subscribe.limit)))
+            Source::Many(Box::new(Merge::new(followers, &self.budget, (subscribe.limit, subscribe.room))))
         };
         Ok(Subscription { topics, credit, source })
     }
@@ -143,7 +148,7 @@ fn stream_start(
     let filter = subscribe.filter.clone();
     let is_another = |seen: &Seen| seen.life != topic.incarnation;
     if subscribe.seen.as_ref().is_some_and(is_another) {
-        return Ok(StreamStart { at: At::Earliest(true), seen: None, min_level, filter });
+        return Ok(StreamStart { at: At::Earliest(true), seen: None, min_level, filter, room: None });
     }
     let of = |seen: &SeenPartition| seen.partition == partition;
     let seen = subscribe.seen.as_ref().and_then(|seen| seen.partitions.iter().copied().find(of));
@@ -155,7 +160,7 @@ fn stream_start(
         }
         (None, from) => (position(topic, partition, from, count)?, None),
     };
-    Ok(StreamStart { at, seen, min_level, filter })
+    Ok(StreamStart { at, seen, min_level, filter, room: None })
 }
 
 impl Subscription {

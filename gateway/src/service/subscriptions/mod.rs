@@ -38,6 +38,7 @@ pub use leases::{LeaseListing, ListLeases};
 pub use manage::{ListSubscriptions, SubscriptionView, Subscriptions, SubscriptionsMetrics};
 pub use message_id::MessageId;
 pub use operate::{Redrive, RedriveDone, RedriveFrom};
+pub(crate) use pull::Pulled;
 pub use pull::{Delivery, Pull};
 pub use purge::{Purge, Purged};
 pub use seek::{Seek, Seeked};

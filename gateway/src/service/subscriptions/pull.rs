@@ -19,8 +19,9 @@ use super::described::{PartPlace, Subscription, SubscriptionPath};
 use super::known::is_stale;
 use super::lease::Lease;
 use super::share::by_topic;
+use crate::answers::{Client, Held};
 use crate::service::ServiceError;
-use crate::service::read::{Origin, unpack};
+use crate::service::read::{Origin, RecordSlice, unpack};
 use crate::storage::Safety;
 
 /// A partition that cannot be reached holds up those behind it no longer than this.
@@ -63,18 +64,33 @@ pub struct Delivery {
     pub record: Record,
 }
 
+/// What a pull leased.
+pub(crate) struct Pulled {
+    /// The messages; none if there was nothing to lease.
+    pub(crate) deliveries: Vec<Delivery>,
+    /// Where they are held.
+    pub(crate) room: Held,
+}
+
 impl Subscriptions {
     /// Leases messages. None: there was nothing to lease, also not while waiting.
     ///
+    /// Nothing is leased before there is room for it among what is held for `client`; who waits holds none.
+    ///
     /// # Errors
-    /// `subscription_not_found`, `incarnation_gone` if the topic was deleted; `invalid_parameter` of a stream without a
-    /// holder; `unavailable` if nothing was leased
-    /// and a partition cannot be reached.
+    /// `answers_full` before anything is leased, `subscription_not_found`, `incarnation_gone` if the topic was deleted;
+    /// `invalid_parameter` of a stream without a holder; `unavailable` if nothing was leased and a partition cannot be
+    /// reached.
     ///
     /// # Cancel safety
     /// If it is dropped, waiting ends; what was leased just then comes again when its lease runs out, or at once
     /// when it is pulled with the same key.
-    pub async fn pull(&self, path: &SubscriptionPath, pull: &Pull) -> Result<Vec<Delivery>, ServiceError> {
+    pub(crate) async fn pull(
+        &self,
+        path: &SubscriptionPath,
+        pull: &Pull,
+        client: &Arc<Client>,
+    ) -> Result<Pulled, ServiceError> {
         let until = Instant::now() + pull.wait;
         let deadline = self.storage.deadline() + pull.wait;
         loop {
@@ -89,10 +105,10 @@ impl Subscriptions {
                 let is_whole = !known.subscription.is_pattern() && !is_shared;
                 let round = if is_whole { until } else { until.min(Instant::now() + PATTERN_AGE_MAX) };
                 let lots = if is_shared { self.lots(&known.subscription, pull).await? } else { Vec::new() };
-                Puller::new(self, known, lots, pull, round).run().await
+                Puller::new(self, known, lots, (pull, client), round).run().await
             });
             let pulled = pulled.await?;
-            if !pulled.is_empty() || Instant::now() >= until || *self.ends_waits.borrow() {
+            if !pulled.deliveries.is_empty() || Instant::now() >= until || *self.ends_waits.borrow() {
                 return Ok(pulled);
             }
         }
@@ -135,6 +151,10 @@ struct Puller<'a> {
     key: Option<U128>,
     taken: Vec<Delivery>,
     bytes: u64,
+    /// Room for what is asked for, while something may be leased.
+    room: Held,
+    /// Bytes of the batches that keep what was taken.
+    kept_bytes: u64,
     /// Why a partition did not answer; told if nothing else can be.
     failure: Option<ServiceError>,
 }
@@ -144,20 +164,32 @@ impl<'a> Puller<'a> {
         subscriptions: &'a Subscriptions,
         known: Arc<Known>,
         lots: Vec<Option<u64>>,
-        pull: &'a Pull,
+        (pull, client): (&'a Pull, &Arc<Client>),
         until: Instant,
     ) -> Self {
         let id = known.subscription.id.to_le_bytes();
         let key = pull.key.as_ref().map(|key| hash128(&[&id, key.as_bytes()]).into());
-        Self { subscriptions, known, lots, pull, until, key, taken: Vec::new(), bytes: 0, failure: None }
+        Self {
+            subscriptions,
+            known,
+            lots,
+            pull,
+            until,
+            key,
+            taken: Vec::new(),
+            bytes: 0,
+            room: client.nothing(),
+            kept_bytes: 0,
+            failure: None,
+        }
     }
 
-    async fn run(mut self) -> Result<Vec<Delivery>, ServiceError> {
+    async fn run(mut self) -> Result<Pulled, ServiceError> {
         let order = self.order();
         if order.is_empty() {
             // Others read all there is.
             self.sleep_until(self.until).await;
-            return Ok(Vec::new());
+            return Ok(Pulled { deliveries: Vec::new(), room: self.room });
         }
         if self.key.is_some() {
             self.repeat().await?;
@@ -167,6 +199,7 @@ impl<'a> Puller<'a> {
         }
         let mut pause = PAUSE_MIN;
         while self.taken.is_empty() && !self.is_over() {
+            self.room.shrink(0);
             self.wait(&order).await;
             if self.taken.is_empty() && !self.is_over() {
                 self.sleep_until(self.until.min(Instant::now() + pause)).await;
@@ -175,7 +208,12 @@ impl<'a> Puller<'a> {
         }
         match self.failure {
             Some(failure) if self.taken.is_empty() => Err(failure),
-            _ => Ok(self.taken),
+            _ => {
+                // They are leased: whatever they take is told.
+                self.room.shrink(self.kept_bytes);
+                self.room.grow_anyway(self.kept_bytes - self.room.bytes());
+                Ok(Pulled { deliveries: self.taken, room: self.room })
+            }
         }
     }
 
@@ -186,7 +224,7 @@ impl<'a> Puller<'a> {
     /// Nothing can be waited for: the time is over, the gateway stops, or everything that is known is old.
     fn is_over(&self) -> bool {
         let is_late = Instant::now() >= self.until || *self.subscriptions.ends_waits.borrow();
-        is_late || self.failure.as_ref().is_some_and(is_stale)
+        is_late || self.is_over_already()
     }
 
     /// Until then, or until nobody is to wait.
@@ -217,6 +255,7 @@ impl<'a> Puller<'a> {
 
     /// What was leased under the key before, wherever it was.
     async fn repeat(&mut self) -> Result<(), ServiceError> {
+        self.make_room()?;
         let asked = (0..self.subscription().parts.len()).map(|partition| {
             let request = PullRequest {
                 max_records: self.pull.max,
@@ -257,13 +296,22 @@ impl<'a> Puller<'a> {
         }
     }
 
-    /// The first partition refused what is known: others would too.
+    /// The first partition refused what is known, or there is no room: others would refuse too.
     fn is_over_already(&self) -> bool {
-        self.taken.is_empty() && self.failure.as_ref().is_some_and(is_stale)
+        let is_full = |failure: &ServiceError| failure.code() == ErrorCode::AnswersFull;
+        self.taken.is_empty() && self.failure.as_ref().is_some_and(|why| is_stale(why) || is_full(why))
+    }
+
+    /// Room for what is asked for, before anything is leased.
+    fn make_room(&mut self) -> Result<(), ServiceError> {
+        Ok(self.room.resize(self.pull.max_bytes.max(self.kept_bytes))?)
     }
 
     /// Leases what is missing from one partition.
     async fn take(&mut self, place: usize) {
+        if let Err(failure) = self.make_room() {
+            return self.failed(failure);
+        }
         let is_only = self.subscription().partitions() == 1;
         let deadline = self.subscriptions.storage.deadline();
         let deadline = if is_only { deadline } else { deadline.min(Instant::now() + TURN_TIME_MAX) };
@@ -361,6 +409,7 @@ impl<'a> Puller<'a> {
             .map_err(|error| ServiceError::bad_answer(&error.to_string(), Outcome::Unknown))?;
         let origin = Origin { partition, committed_end: Offset(u64::MAX), term: Term(0) };
         let slices = unpack(&packet.message.slices, packet.payload.into_bytes(), origin)?;
+        let kept_bytes = kept_bytes(&slices);
         let mut records = Vec::with_capacity(packet.message.grants.len());
         for slice in slices {
             for record in slice.records().map_err(|error| corrupt(&error))? {
@@ -368,11 +417,12 @@ impl<'a> Puller<'a> {
             }
         }
         let deliveries = deliveries(subscription, place, &packet.message.grants, records);
-        Ok(Found { deliveries, is_more: packet.message.is_more })
+        Ok(Found { deliveries, is_more: packet.message.is_more, kept_bytes })
     }
 
     fn add(&mut self, found: Found) {
         self.bytes += found.deliveries.iter().map(|delivery| delivery.record.size as u64).sum::<u64>();
+        self.kept_bytes += found.kept_bytes;
         self.taken.extend(found.deliveries);
     }
 
@@ -388,6 +438,14 @@ impl<'a> Puller<'a> {
 struct Found {
     deliveries: Vec<Delivery>,
     is_more: bool,
+    kept_bytes: u64,
+}
+
+/// Memory that the records of these keep, once they are taken out of their batches.
+fn kept_bytes(slices: &[RecordSlice]) -> u64 {
+    let kept =
+        |slice: &RecordSlice| (slice.batch.bytes().len() as u64).max(slice.batch.header().raw_bytes.into());
+    slices.iter().map(kept).sum()
 }
 
 /// The records that were leased, of all that came: a slice may hold others. Both are in the order of offsets.

@@ -59,6 +59,7 @@ impl Session {
             min_level: path.min_level,
             filter: path.filter.clone(),
             limit: following.credit(),
+            room: None,
         };
         let is_paused = following.is_paused;
         self.put(of, State::Following { following: Box::new(following), path });

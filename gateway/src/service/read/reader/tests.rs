@@ -1,5 +1,6 @@
 //! Reads of many partitions, against a node played over memory that keeps every answer for a while.
 
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
@@ -8,6 +9,7 @@ use weir_protocol::rpc::{DescribeTopicRequest, Slice, TopicConfig, TopicDescript
 use weir_transport::{Peer, Request, Service};
 
 use super::*;
+use crate::answers::Answers;
 use crate::service::read::played::{OverMemory, cluster_map};
 use crate::service::{ServiceConfig, Services};
 use crate::storage::StorageConfig;
@@ -103,7 +105,9 @@ async fn many_partitions_are_read_right_and_only_some_are_asked_at_once() {
         clamp: false,
         filter: None,
     };
-    let page = reader.read(&read).await.unwrap();
+    let mut room = Answers::new(1 << 20).client(Ipv4Addr::LOCALHOST.into()).nothing();
+    let page = reader.read(&read, &mut room).await.unwrap();
+    assert!(room.bytes() > 0, "it is counted");
     assert_eq!(node.asked.load(Ordering::Relaxed), PARTITIONS as usize, "each partition once");
     assert_eq!(node.most_at_once.load(Ordering::Relaxed), ASKED_AT_ONCE);
     let edges: Vec<_> = page.partitions.iter().map(|edge| (edge.partition.0, edge.next.0)).collect();
@@ -122,6 +126,52 @@ async fn many_partitions_are_read_right_and_only_some_are_asked_at_once() {
 
     // Its cursor goes on everywhere.
     let rest = Read { from: StartAt::Cursor(page.cursor), ..read };
-    let page = reader.read(&rest).await.unwrap();
+    let page = reader.read(&rest, &mut room).await.unwrap();
     assert_eq!((page.partitions.len(), page.slices.len()), (PARTITIONS as usize, 0));
+    assert_eq!(room.bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_the_page_is_cut_as_answers_come_and_the_page_is_the_same() {
+    let slice = |partition: u32, ts: u64| {
+        let headers = Headers::default();
+        let mut builder = BatchBuilder::anonymous();
+        builder.push(RecordParts { key: None, headers: &headers, value: &[0; 1_000] }).unwrap();
+        let place = (Offset(0), TimestampMs(ts), PartitionId(partition));
+        let placed = builder.build(Compression::None).unwrap().placed(place.0, place.1, place.2);
+        let batch = weir_protocol::batch::Batch::parse(placed.concat().into()).unwrap();
+        let (partition, first, committed_end) = (PartitionId(partition), Offset(0), Offset(1));
+        RecordSlice { partition, batch, first, take: 1, committed_end, term: Term(1) }
+    };
+    let answers = || -> Vec<_> {
+        let answer = |(partition, ts)| {
+            let offset = Offset(0);
+            let edge = PartitionEdge {
+                partition: PartitionId(partition),
+                from: offset,
+                next: Offset(1),
+                start: offset,
+                committed_end: Offset(1),
+                compacted_to: offset,
+            };
+            PartitionRead { slices: vec![slice(partition, ts)], edge, up_to_date: true, closed: false }
+        };
+        [(0, 7), (1, 3), (2, 9), (3, 1), (4, 5)].map(answer).into()
+    };
+    let limit = Credit { records: 100, bytes: 2_500 };
+    let found = |answers: &[PartitionRead], kept: &[(usize, RecordSlice)]| {
+        let ends: Vec<_> = answers.iter().map(|answer| (answer.edge.next, answer.up_to_date)).collect();
+        (ends, kept.iter().map(|(_, slice)| slice.partition.0).collect::<Vec<_>>())
+    };
+    let mut whole = answers();
+    let kept = merged(&mut whole, limit).unwrap();
+    let expected = found(&whole, &kept);
+    assert_eq!(expected.1, [3, 1, 4]);
+    let mut coming = Vec::new();
+    for answer in answers() {
+        coming.push(answer);
+        assert!(cut(&mut coming, limit).unwrap() <= 4_000, "no more than the page and a record");
+    }
+    let kept = merged(&mut coming, limit).unwrap();
+    assert_eq!(found(&coming, &kept), expected);
 }
