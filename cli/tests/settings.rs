@@ -352,28 +352,30 @@ fn a_failure_says_its_reason_once() {
     assert_eq!(said.matches("os error").count(), 1, "{said}");
 }
 
+/// Bounds, each another one than is set by default.
+const BOUNDS: [[&str; 2]; 13] = [
+    ["--journal-max", "64MiB"],
+    ["--journal-file", "16MiB"],
+    ["--journal-pending", "5MiB"],
+    ["--journal-index", "2MiB"],
+    ["--tail-ring", "3MiB"],
+    ["--dedupe-rows", "1500"],
+    ["--connections-max", "77"],
+    ["--request-bytes-max", "11MiB"],
+    ["--answer-bytes-max", "33MiB"],
+    ["--publish-bytes-max", "17MiB"],
+    ["--read-credit-bytes-max", "6MiB"],
+    ["--feed-bytes-max", "7MiB"],
+    ["--topics-max", "88"],
+];
+
 /// The names of what is bounded, in the log line with its bound as it would be typed, and in the metrics.
 #[test]
 fn every_limit_is_in_the_log_at_the_start_and_beside_what_it_limits_in_the_metrics() {
     let dir = scratch();
     let data = dir.path().join("data");
-    let set = [
-        ["--journal-max", "64MiB"],
-        ["--journal-file", "16MiB"],
-        ["--journal-pending", "5MiB"],
-        ["--journal-index", "2MiB"],
-        ["--tail-ring", "3MiB"],
-        ["--dedupe-rows", "1500"],
-        ["--connections-max", "77"],
-        ["--request-bytes-max", "11MiB"],
-        ["--answer-bytes-max", "33MiB"],
-        ["--publish-bytes-max", "17MiB"],
-        ["--read-credit-bytes-max", "6MiB"],
-        ["--feed-bytes-max", "7MiB"],
-        ["--topics-max", "88"],
-    ];
     let fixed = ["dev", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
-    let product = Running::start(dir.path(), &[&fixed, set.concat().as_slice()].concat());
+    let product = Running::start(dir.path(), &[&fixed, BOUNDS.concat().as_slice()].concat());
     let log = std::fs::read_to_string(&product.log).unwrap();
     for field in [
         "journal=64MiB",

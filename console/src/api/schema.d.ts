@@ -3098,6 +3098,8 @@ export interface operations {
             /** @description The metrics. */
             200: {
                 headers: {
+                    /** @description `gzip` or `zstd`, if `Accept-Encoding` names it. */
+                    "Content-Encoding"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3120,7 +3122,10 @@ export interface operations {
     readOpenapi: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Answer 304 if the document has this tag. */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3129,11 +3134,24 @@ export interface operations {
             /** @description OpenAPI 3.1. */
             200: {
                 headers: {
+                    /** @description `gzip` or `zstd`, if `Accept-Encoding` names it. */
+                    "Content-Encoding"?: string;
+                    /** @description Tag of the document in this encoding. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": Record<string, never>;
                 };
+            };
+            /** @description If-None-Match names it. */
+            304: {
+                headers: {
+                    /** @description Tag of the document in this encoding. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Refused or failed. */
             default: {
@@ -4588,6 +4606,8 @@ export interface operations {
                     "Cache-Control"?: string;
                     /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
+                    /** @description `gzip` or `zstd`, if `Accept-Encoding` names it; never of record batches. The tag is another one then. */
+                    "Content-Encoding"?: string;
                     /** @description Where to continue: an opaque cursor over all partitions that were read. */
                     Cursor?: string;
                     /** @description Tag of the range and of the topic's life. */
@@ -4615,6 +4635,8 @@ export interface operations {
                     "Cache-Control"?: string;
                     /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
+                    /** @description `gzip` or `zstd`, if `Accept-Encoding` names it; never of record batches. The tag is another one then. */
+                    "Content-Encoding"?: string;
                     /** @description Where to continue: an opaque cursor over all partitions that were read. */
                     Cursor?: string;
                     /** @description Tag of the range and of the topic's life. */
@@ -4636,6 +4658,8 @@ export interface operations {
                     "Cache-Control"?: string;
                     /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
+                    /** @description `gzip` or `zstd`, if `Accept-Encoding` names it; never of record batches. The tag is another one then. */
+                    "Content-Encoding"?: string;
                     /** @description Where to continue: an opaque cursor over all partitions that were read. */
                     Cursor?: string;
                     /** @description Tag of the range and of the topic's life. */

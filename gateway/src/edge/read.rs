@@ -253,6 +253,14 @@ fn wants_event(call: &Call, content_type: &str) -> bool {
     weight > 0.0 && weight >= accepted.weight(&essence(content_type))
 }
 
+/// A payload as it is stored, held in the room of its batch. It keeps that, unless it is a small part of it.
+fn as_stored(value: &Bytes, mut room: Held) -> Body {
+    let is_part = value.len() as u64 <= room.bytes() / 2;
+    let value = if is_part { Bytes::copy_from_slice(value) } else { value.clone() };
+    room.shrink(if is_part { value.len() as u64 } else { u64::MAX });
+    Body::new(WholeBody::new(value, room))
+}
+
 /// The payload of one record, decoded for who does not take its encoding.
 pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     let number = |name: &'static str| {
@@ -299,20 +307,9 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     let mut response = match form {
         _ if is_known(&call, &tag) => empty(StatusCode::NOT_MODIFIED),
         _ if is_event => {
-            let mut event = Vec::new();
-            let rest = record::put_event(&mut event, &found, &page.topic, slice.partition);
-            if let Some(mut rest) = rest {
-                while rest.put(&mut event) {}
-            }
-            record::event_response(event, found.ts.0)
+            record::event_response(record::event(&found, &page.topic, slice.partition), found.ts.0)
         }
-        encoding::Form::Stored => {
-            // It keeps its batch, unless it is a small part of that.
-            let is_part = found.value.len() as u64 <= room.bytes() / 2;
-            let value = if is_part { Bytes::copy_from_slice(&found.value) } else { found.value.clone() };
-            room.shrink(if is_part { value.len() as u64 } else { u64::MAX });
-            record::response(&found, (Body::new(WholeBody::new(value, room)), true))
-        }
+        encoding::Form::Stored => record::response(&found, (as_stored(&found.value, room), true)),
         encoding::Form::Decoded(decoder) => {
             let decoded = decoder.decode(found.value.clone(), room).await?;
             record::response(&found, (decoded, false))

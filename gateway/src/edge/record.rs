@@ -163,6 +163,14 @@ pub(super) fn put_event(
     is_large.then_some(rest)
 }
 
+/// A record as a CloudEvent, as a whole.
+pub(super) fn event(record: &Stored, topic: &Topic, partition: PartitionId) -> Vec<u8> {
+    let mut event = Vec::new();
+    let rest = put_event(&mut event, record, topic, partition);
+    rest.into_iter().for_each(|mut rest| while rest.put(&mut event) {});
+    event
+}
+
 fn attributes(record: &Stored, topic: &Topic, partition: PartitionId) -> BTreeMap<String, serde_json::Value> {
     let shown = without_payload(record, partition);
     let mut event: BTreeMap<String, serde_json::Value> = BTreeMap::new();
