@@ -91,10 +91,14 @@ impl Served {
 
     /// A connection from `from`, which has hardly any room for what comes.
     fn narrow(&self, from: Ipv4Addr) -> TcpStream {
+        self.connect(from, 4 << 10)
+    }
+
+    fn connect(&self, from: Ipv4Addr, buffer: u32) -> TcpStream {
         let to = self.gateway.local_addr();
         let stream = self.runtime.block_on(async {
             let socket = tokio::net::TcpSocket::new_v4().unwrap();
-            socket.set_recv_buffer_size(4 << 10).unwrap();
+            socket.set_recv_buffer_size(buffer).unwrap();
             socket.bind(SocketAddr::from((from, 0))).unwrap();
             socket.connect(to).await.unwrap().into_std().unwrap()
         });
@@ -350,7 +354,7 @@ fn who_takes_nothing_is_closed_and_who_takes_slowly_gets_everything() {
     let limits = ClientLimits { write_time_max: Duration::from_secs(2), ..ClientLimits::default() };
     let served = Served::with_large_messages(limits);
     let mut none = served.narrow(Ipv4Addr::LOCALHOST);
-    let mut slow = TcpStream::connect(served.gateway.local_addr()).unwrap();
+    let mut slow = served.connect(Ipv4Addr::new(127, 0, 0, 2), 256 << 10);
     none.write_all(&page("application/json")).unwrap();
     slow.write_all(head(PAGE, "Connection: close\r\n").as_bytes()).unwrap();
     let start = Instant::now();
