@@ -671,7 +671,7 @@ export interface paths {
         put?: never;
         /**
          * Publish many messages
-         * @description Each line of NDJSON is one `BatchLine`: the schema is that of a line. Results are in the order of the input. Headers that describe a single message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) are refused by name, because each message carries its own.
+         * @description Each line of NDJSON is one `BatchLine`: the schema is that of a line. Results are in the order of the input. A batch without a message is refused. Headers that describe a single message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) are refused by name, because each message carries its own.
          *
          *     Errors: `unsupported_media_type` for any other form, and for a `Content-Encoding`; `not_supported` for `Idempotency-Key`, `If-Match` and `If-None-Match`, which are about one message.
          *
@@ -778,7 +778,7 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description One line of an NDJSON batch. At most one of `data` and `data_base64`. */
+        /** @description One line of an NDJSON batch. Exactly one of `data` and `data_base64`. */
         BatchLine: {
             /** @description Key. */
             key?: string | null;
@@ -878,6 +878,8 @@ export interface components {
             data?: unknown;
             /** @description Any other payload in Base64. */
             data_base64?: string | null;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * @description Whether older records of a key are dropped.
@@ -1028,6 +1030,11 @@ export interface components {
              */
             window_ms: number | null;
         };
+        /**
+         * @description The levels from which a message may be delivered. Others are refused by name where a configuration is checked.
+         * @enum {string}
+         */
+        DeliverFrom: "memory" | "quorum";
         /** @description A message that was leased. */
         Delivery: components["schemas"]["Record"] & {
             /**
@@ -1388,7 +1395,7 @@ export interface components {
             settle_leases: number;
             /**
              * Format: int64
-             * @description Largest body of a settle.
+             * @description Largest body of a settle, and of a redrive.
              */
             settle_bytes: number;
             /**
@@ -1525,7 +1532,7 @@ export interface components {
          */
         Order: "none" | "key";
         /**
-         * @description A message that a settle publishes. At most one of `data` and `data_base64`.
+         * @description A message that a settle publishes. Exactly one of `data` and `data_base64`.
          * @example {
          *       "data": {
          *         "order": 7,
@@ -2815,7 +2822,7 @@ export interface components {
              * @description Level from which who follows is delivered a message, unless it says `min_level`: `quorum`, or `memory`: before
              *     it is committed. Pages and queues are of committed messages.
              */
-            deliver_from: components["schemas"]["Level"];
+            deliver_from: components["schemas"]["DeliverFrom"];
             /** @description Publishes that ask for less are refused. */
             min_confirm: components["schemas"]["Level"];
             /** @description Idempotency keys. */
@@ -2857,7 +2864,7 @@ export interface components {
             /** @description Confirm level of publishes that name none. */
             default_confirm?: components["schemas"]["Level"] | null;
             /** @description Level from which who follows is delivered a message: `quorum` or `memory`. */
-            deliver_from?: components["schemas"]["Level"] | null;
+            deliver_from?: components["schemas"]["DeliverFrom"] | null;
             /** @description Publishes that ask for less are refused. */
             min_confirm?: components["schemas"]["Level"] | null;
             /** @description How long idempotency keys are remembered. */
@@ -2907,7 +2914,7 @@ export interface components {
              *     it is committed. Pages and queues are of committed messages.
              * @default quorum
              */
-            deliver_from: components["schemas"]["Level"] | null;
+            deliver_from: components["schemas"]["DeliverFrom"] | null;
             /**
              * @description Publishes that ask for less are refused.
              * @default none
@@ -3247,7 +3254,7 @@ export interface operations {
                 sort?: "name";
                 /** @description Most items of a page; 100 by default. A page that has a `next` may contain fewer, or none: a shard looks at no more than 10,000 names for one page. */
                 limit?: number;
-                /** @description The `next` of the previous page. */
+                /** @description The `next` of the previous page; any other text is `invalid_cursor`. */
                 cursor?: string;
             };
             header?: never;
@@ -3330,9 +3337,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
-                /** @description `*`: only if it does not exist; otherwise 412. Tags: only if it has none of them. */
+                /** @description `*`: only if it does not exist; otherwise 412. Tags: only if it has none of them. Not together with `If-Match`. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3388,7 +3395,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -3423,7 +3430,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -3522,7 +3529,7 @@ export interface operations {
                 sort?: "name";
                 /** @description Most items of a page; 100 by default. A page that has a `next` may contain fewer, or none: a shard looks at no more than 10,000 names for one page. */
                 limit?: number;
-                /** @description The `next` of the previous page. */
+                /** @description The `next` of the previous page; any other text is `invalid_cursor`. */
                 cursor?: string;
             };
             header?: never;
@@ -3610,9 +3617,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
-                /** @description `*`: only if it does not exist; otherwise 412. Tags: only if it has none of them. */
+                /** @description `*`: only if it does not exist; otherwise 412. Tags: only if it has none of them. Not together with `If-Match`. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3670,7 +3677,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -3707,7 +3714,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -3758,7 +3765,7 @@ export interface operations {
                 from?: number;
                 /** @description Most items of a page; 100 by default. */
                 limit?: number;
-                /** @description The `next` of the previous page, instead of `partition` and `from`. */
+                /** @description The `next` of the previous page, instead of `partition`, `from` and `topic`; any other text is `invalid_cursor`. */
                 cursor?: string;
                 /** @description Only this topic, if the subscription consumes several. With `partition`, the topic whose partition is meant. */
                 topic?: string;
@@ -3844,7 +3851,7 @@ export interface operations {
                 from?: number;
                 /** @description Most items of a page; 100 by default. */
                 limit?: number;
-                /** @description The `next` of the previous page, instead of `partition` and `from`. */
+                /** @description The `next` of the previous page, instead of `partition`, `from` and `topic`; any other text is `invalid_cursor`. */
                 cursor?: string;
                 /** @description Only this topic, if the subscription consumes several. With `partition`, the topic whose partition is meant. */
                 topic?: string;
@@ -3895,7 +3902,7 @@ export interface operations {
                 from?: number;
                 /** @description Most items of a page; 100 by default. */
                 limit?: number;
-                /** @description The `next` of the previous page, instead of `partition` and `from`. */
+                /** @description The `next` of the previous page, instead of `partition`, `from` and `topic`; any other text is `invalid_cursor`. */
                 cursor?: string;
                 /** @description Only this topic, if the subscription consumes several. With `partition`, the topic whose partition is meant. */
                 topic?: string;
@@ -3937,7 +3944,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -3995,7 +4002,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -4082,7 +4089,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -4128,7 +4135,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -4171,7 +4178,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -4215,7 +4222,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -4330,7 +4337,7 @@ export interface operations {
                 sort?: "name";
                 /** @description Most items of a page; 100 by default. A page that has a `next` may contain fewer, or none: a shard looks at no more than 10,000 names for one page. */
                 limit?: number;
-                /** @description The `next` of the previous page. */
+                /** @description The `next` of the previous page; any other text is `invalid_cursor`. */
                 cursor?: string;
             };
             header?: never;
@@ -4418,9 +4425,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
-                /** @description `*`: only if it does not exist; otherwise 412. Tags: only if it has none of them. */
+                /** @description `*`: only if it does not exist; otherwise 412. Tags: only if it has none of them. Not together with `If-Match`. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -4478,7 +4485,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -4515,7 +4522,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {
@@ -4586,7 +4593,7 @@ export interface operations {
             header?: {
                 /** @description Answer 304 if the range has this tag. */
                 "If-None-Match"?: string;
-                /** @description `id` of the last event received: continue after it. */
+                /** @description With `Accept: text/event-stream`: the `id` of the last event received; continue after it. */
                 "Last-Event-ID"?: string;
             };
             path: {
@@ -4697,7 +4704,7 @@ export interface operations {
                 Confirm?: "none" | "memory" | "durable" | "quorum" | "archived";
                 /** @description If the level is not reached within this time, answer 202 with the level reached so far and the receipt. */
                 "Confirm-Deadline-Ms"?: number;
-                /** @description With `Producer-Epoch` and `Producer-Seq`: accept each number once. */
+                /** @description With `Producer-Epoch` and `Producer-Seq`, which then must be there too: accept each number once. */
                 "Producer-Id"?: string;
                 /** @description A higher epoch fences all lower ones. */
                 "Producer-Epoch"?: number;
@@ -4705,17 +4712,17 @@ export interface operations {
                 "Producer-Seq"?: number;
                 /** @description Structured-field string, or a UUID without quotes. The same key with the same message gets the same answer; with another message it is 422. Not together with a producer. */
                 "Idempotency-Key"?: string;
-                /** @description Append only if the tail has this tag, or one of these, which must be of one partition; otherwise 412. `*`: only if the topic exists. A weak tag is refused. */
+                /** @description Append only if the tail has this tag, or one of these, which must be of one partition; otherwise 412. `*`: only if the topic exists. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
-                /** @description `*`: only if this becomes the partition's first message; otherwise 412. */
+                /** @description `*`: only if this becomes the partition's first message; otherwise 412. Not together with `If-Match`. */
                 "If-None-Match"?: string;
                 /** @description Time to live, counted from when the message is accepted; the topic's by default. Queue subscriptions do not deliver older messages; readers still see them. Shown with the message. */
                 "Message-TTL-Ms"?: number;
-                /** @description RFC 3339. Queue subscriptions do not deliver the message before this time; readers see it at once. Shown with the message. */
+                /** @description RFC 3339, at most 366 days from now. Queue subscriptions do not deliver the message before this time; readers see it at once. Shown with the message. */
                 "Deliver-At"?: string;
-                /** @description The same, in milliseconds from now. */
+                /** @description The same, in milliseconds from now. Not together with `Deliver-At`. */
                 "Deliver-Delay-Ms"?: number;
-                /** @description RFC 9530, `sha-256` or `sha-512`: verified against the body. */
+                /** @description RFC 9530, `sha-256` or `sha-512`: verified against the body; `digest_mismatch` if it is another. */
                 "Content-Digest"?: string;
                 /** @description W3C trace context; stored with the message and shown with it. What is none, or all zero, is not. */
                 traceparent?: string;
@@ -4987,13 +4994,13 @@ export interface operations {
                 Confirm?: "none" | "memory" | "durable" | "quorum" | "archived";
                 /** @description If the level is not reached within this time, answer 202 with the level reached so far and the receipt. */
                 "Confirm-Deadline-Ms"?: number;
-                /** @description With `Producer-Epoch` and `Producer-Seq`: accept each number once. */
+                /** @description With `Producer-Epoch` and `Producer-Seq`, which then must be there too: accept each number once. */
                 "Producer-Id"?: string;
                 /** @description A higher epoch fences all lower ones. */
                 "Producer-Epoch"?: number;
                 /** @description The producer's number of this message (of a batch, of its first message), counted from 0 in each epoch without gaps. */
                 "Producer-Seq"?: number;
-                /** @description RFC 9530, `sha-256` or `sha-512`: verified against the body. */
+                /** @description RFC 9530, `sha-256` or `sha-512`: verified against the body; `digest_mismatch` if it is another. */
                 "Content-Digest"?: string;
                 /** @description W3C trace context; stored with each line and event that has none. Record batches are stored unchanged. */
                 traceparent?: string;
@@ -5206,7 +5213,7 @@ export interface operations {
                 ns: string;
                 /** @description Topic. */
                 topic: string;
-                /** @description `Confirm-Receipt` of a publish. */
+                /** @description `Confirm-Receipt` of a publish; any other text is `invalid_cursor`. */
                 receipt: string;
             };
             cookie?: never;
@@ -5242,7 +5249,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused. */
+                /** @description Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with any tag. A weak tag is refused, and so is a list without a tag of this gateway. */
                 "If-Match"?: string;
             };
             path: {

@@ -30,6 +30,48 @@ macro_rules! snapshot {
     };
 }
 
+macro_rules! offset {
+    () => {
+        // Up to 2^53 - 1, which has this many digits.
+        "[0-9]{1,16}"
+    };
+}
+
+macro_rules! time {
+    () => {
+        // RFC 3339 from 1970 on. Which months have 31 days is more than a pattern should say.
+        concat!(
+            "(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]",
+            r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+        )
+    };
+}
+
+macro_rules! at_time {
+    () => {
+        concat!("ts:(", offset!(), "|", time!(), ")")
+    };
+}
+
+macro_rules! token {
+    () => {
+        "[A-Za-z0-9_-]+"
+    };
+}
+
+macro_rules! token_of_http {
+    () => {
+        "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+    };
+}
+
+/// A list of tags of one kind, or `*`.
+macro_rules! tags {
+    ($tag:expr) => {
+        concat!(r"^(\*|", $tag, r"([ \t]*,[ \t]*", $tag, ")*)$")
+    };
+}
+
 /// A namespace, topic or subscription.
 pub const NAME: Form =
     Form { pattern: Some(concat!("^", name!(), "$")), min: Some(1), max: Some(Name::MAX_BYTES) };
@@ -40,32 +82,68 @@ pub const NAME_OR_PATTERN: Form = Form {
     max: Some(Name::MAX_BYTES),
 };
 /// Where a read starts.
-pub const FROM: Form = matching("^(earliest|latest|[0-9]+|ts:.+|tail:[0-9]+|cursor:.+)$");
+pub const FROM: Form = matching(concat!(
+    "^(earliest|latest|",
+    offset!(),
+    "|",
+    at_time!(),
+    "|tail:",
+    offset!(),
+    "|cursor:",
+    token!(),
+    ")$"
+));
 /// Where following several topics starts.
-pub const FROM_OF_MANY: Form = matching("^(earliest|latest|ts:.+|tail:[0-9]+|cursor:.+)$");
+pub const FROM_OF_MANY: Form =
+    matching(concat!("^(earliest|latest|", at_time!(), "|tail:", offset!(), "|cursor:", token!(), ")$"));
 /// Where a read ends.
-pub const UNTIL: Form = matching("^([0-9]+|ts:.+)$");
+pub const UNTIL: Form = matching(concat!("^(", offset!(), "|", at_time!(), ")$"));
 /// Where a subscription starts.
-pub const START: Form = matching("^(earliest|latest|[0-9]+|ts:.+|tail:[0-9]+)$");
+pub const START: Form =
+    matching(concat!("^(earliest|latest|", offset!(), "|", at_time!(), "|tail:", offset!(), ")$"));
 /// Where a subscription is moved, unless by a number.
-pub const SEEK_TO: Form = matching("^(earliest|latest|[0-9]+|ts:.+|undo)$");
+pub const SEEK_TO: Form = matching(concat!("^(earliest|latest|", offset!(), "|", at_time!(), "|undo)$"));
 /// What is trimmed, unless by a number.
-pub const TRIM_BEFORE: Form = matching("^([0-9]+|ts:.+|end)$");
+pub const TRIM_BEFORE: Form = matching(concat!("^(", offset!(), "|", at_time!(), "|end)$"));
 /// What a seek or purge answers, to be undone.
 pub const UNDO: Form = matching(concat!("^", snapshot!(), "$"));
 /// An instant that a fork begins with, or of which a list tells.
-pub const MOMENT: Form = matching(concat!("^(now|ts:.+|", snapshot!(), ")$"));
+pub const MOMENT: Form = matching(concat!("^(now|", at_time!(), "|", snapshot!(), ")$"));
 /// A message of a subscription.
-pub const MESSAGE_ID: Form = matching(concat!("^(", name!(), ":)?[0-9]+:[0-9]+$"));
+pub const MESSAGE_ID: Form = matching(concat!("^(", name!(), ":)?[0-9]{1,9}:", offset!(), "$"));
 /// `queue` or `stream`.
 pub const MODE: Form = matching("^(queue|stream)$");
 /// `none` or `key`.
 pub const ORDER: Form = matching("^(none|key)$");
 /// What a browser may send as its origin; which hosts and ports are none is more than a pattern can say.
-pub const ORIGIN: Form = matching("^[a-z][a-z0-9+.-]*://[^/?#@A-Z]+$");
+pub const ORIGIN: Form = matching(r"^[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[1-9][0-9]{0,4})?$");
 /// A structured-field string, or a UUID without quotes.
 pub const IDEMPOTENCY_KEY: Form =
     matching(r#"^("([ !#-\[\]-~]|\\["\\]){1,255}"|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"#);
+/// Tags of a configuration, or `*`.
+pub const VERSIONS: Form = matching(tags!("\"[0-9]{1,19}:[0-9]{1,9}\""));
+/// Tags of the tail of one partition, or `*`.
+pub const TAILS: Form = matching(tags!("\"[0-9]{1,19}:[0-9]{1,9}:[0-9]{1,19}\""));
+/// Any tags, or `*`.
+pub const TAGS: Form = matching(tags!("(W/)?\"[!#-~]*\""));
+/// `*` alone.
+pub const ANYTHING: Form = matching(r"^\*$");
+/// A cursor, which is made by the service.
+pub const CURSOR: Form = matching(concat!("^", token!(), "$"));
+/// A receipt, likewise.
+pub const RECEIPT: Form = matching(concat!("^rcpt_", token!(), "$"));
+/// A lease, likewise.
+pub const LEASE: Form = matching(concat!("^l_", token!(), "$"));
+/// A digest of a body.
+pub const DIGEST: Form =
+    matching(r"^(.*,)?[ \t]*sha-(256=:[A-Za-z0-9+/]{43}=|512=:[A-Za-z0-9+/]{86}==):[ \t]*(,.*)?$");
+/// A time (RFC 3339).
+pub const TIME: Form = matching(concat!("^", time!(), "$"));
+/// Bytes in Base64, with padding.
+pub const BASE64: Form =
+    matching("^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$");
+/// Subprotocols of a WebSocket.
+pub const SUBPROTOCOLS: Form = matching(r"(^|,)[ \t]*weir\.v1\.(json|bin)[ \t]*(,|$)");
 /// A producer.
 pub const PRODUCER: Form = of_bytes(1, CLIENT_ID_BYTES_MAX);
 /// A filter, or what messages take turns by.
@@ -74,6 +152,22 @@ pub const FILTER: Form = of_bytes(1, FILTER_BYTES_MAX);
 pub const KEY: Form = Form { pattern: None, min: None, max: Some(KEY_BYTES_MAX) };
 /// A message's content type, which a header can tell.
 pub const CONTENT_TYPE: Form = matching("^[\\t -~]+$");
+/// A media type with its parameters.
+pub const MEDIA_TYPE: Form = Form {
+    pattern: Some(concat!(
+        "^",
+        token_of_http!(),
+        "/",
+        token_of_http!(),
+        "[ \\t]*(;[ \\t]*(",
+        token_of_http!(),
+        "=(",
+        token_of_http!(),
+        r#"|"([\t !#-\[\]-~]|\\[\t -~])*")[ \t]*)?)*$"#
+    )),
+    min: None,
+    max: Some(255),
+};
 /// Why a message was not processed.
 pub const REASON: Form = Form { pattern: None, min: None, max: Some(SETTLE_REASON_BYTES_MAX) };
 
@@ -83,6 +177,8 @@ const _: () = assert!(CLIENT_ID_BYTES_MAX == 255, "the pattern of idempotency ke
 pub(super) const FIELDS: &[(&str, &str, &Form)] = &[
     ("NamespaceConfig", "cors_origins", &ORIGIN),
     ("NamespacePatch", "cors_origins", &ORIGIN),
+    ("TopicConfig", "content_type", &MEDIA_TYPE),
+    ("TopicPatch", "content_type", &MEDIA_TYPE),
     ("SubscriptionConfig", "topics", &NAME_OR_PATTERN),
     ("SubscriptionConfig", "dlq", &NAME),
     ("SubscriptionConfig", "start", &START),
@@ -99,14 +195,26 @@ pub(super) const FIELDS: &[(&str, &str, &Form)] = &[
     ("ForkSubscription", "at", &MOMENT),
     ("BatchLine", "key", &KEY),
     ("BatchLine", "content_type", &CONTENT_TYPE),
+    ("BatchLine", "data_base64", &BASE64),
+    ("BatchLine", "deliver_at", &TIME),
+    ("CloudEvent", "datacontenttype", &CONTENT_TYPE),
+    ("CloudEvent", "data_base64", &BASE64),
+    ("CloudEvent", "partitionkey", &KEY),
     ("OutputMessage", "topic", &NAME),
+    ("OutputMessage", "data_base64", &BASE64),
+    ("OutputMessage", "deliver_at", &TIME),
     ("OutputMessage", "key", &KEY),
     ("OutputMessage", "content_type", &CONTENT_TYPE),
+    ("Settle", "ack", &LEASE),
+    ("Rejection", "lease", &LEASE),
+    ("Extension", "lease", &LEASE),
+    ("Dismissal", "lease", &LEASE),
     ("Rejection", "reason", &REASON),
     ("Dismissal", "reason", &REASON),
     ("Seek", "undo", &UNDO),
     ("Redrive", "ids", &MESSAGE_ID),
     ("Redrive", "filter", &FILTER),
+    ("Redrive", "cursor", &CURSOR),
 ];
 
 /// Fields that are a text or a number, which is an offset.

@@ -90,7 +90,7 @@ pub struct Limits {
     pub pull_bytes: u64,
     /// Most leases of one settle.
     pub settle_leases: u32,
-    /// Largest body of a settle.
+    /// Largest body of a settle, and of a redrive.
     pub settle_bytes: u64,
     /// Most messages that one settle publishes.
     pub settle_outputs: u32,
@@ -130,7 +130,8 @@ pub const REQUEST_HEADERS_MAX: usize = 64;
 pub const REQUEST_HEADERS_BYTES_MAX: usize = 16 << 10;
 /// Largest JSON body of a configuration.
 pub const CONFIG_BYTES_MAX: usize = 64 << 10;
-/// Largest body of a settle: the most leases, and reasons for some of them. What it says fits a frame to a node.
+/// Largest body of a settle or a redrive: the most leases or ids, and reasons for some of them. What it says
+/// fits a frame to a node.
 pub const SETTLE_BYTES_MAX: usize = 2 << 20;
 /// Largest body of a settle that publishes: what it publishes may be in Base64.
 pub const SETTLE_PUBLISH_BYTES_MAX: usize = 6 << 20;

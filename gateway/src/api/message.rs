@@ -99,7 +99,7 @@ pub enum Next {
     Cursor(String),
 }
 
-/// One line of an NDJSON batch. At most one of `data` and `data_base64`.
+/// One line of an NDJSON batch. Exactly one of `data` and `data_base64`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BatchLine<'a> {

@@ -53,6 +53,6 @@ pub use subscription::{
     SubscriptionTotals, default_subscription_config,
 };
 pub use topic::{
-    Cache, Compaction, Dedupe, Level, Partition, Rates, Retention, RetentionPatch, Topic, TopicConfig,
-    TopicPage, TopicPatch,
+    Cache, Compaction, Dedupe, DeliverFrom, Level, Partition, Rates, Retention, RetentionPatch, Topic,
+    TopicConfig, TopicPage, TopicPatch,
 };

@@ -24,7 +24,7 @@ const ABOUT: &str = "Durable messaging over HTTP and WebSocket. Paths with `/v1/
     `/v1/ns/{ns}/subscriptions` also exist as `/v1/topics` and `/v1/subscriptions` for the namespace `default`. Every error is an RFC 9457 problem with a `code`, and says with \
     `outcome` whether it had an effect. Every answer has an `X-Request-Id`. Unknown JSON fields and query parameters are refused by name; a \
     field that is `null` and has no use for it is as one that is left out. Numbers \
-    that Weir itself puts into JSON stay below 2^53.";
+    that Weir itself puts into JSON stay below 2^53. Whole numbers in requests are written without a fraction and without an exponent: `1.0` is refused.";
 
 /// Groups of operations, in the order of the document.
 const TAGS: &[(&str, &str)] = &[
@@ -139,7 +139,10 @@ fn path_param(name: &'static str) -> Parameter {
             ("Partition, from 0.", kind_schema(Kind::Integer { min: 0, max: u64::from(u32::MAX) }))
         }
         "offset" => ("Offset.", kind_schema(Kind::Integer { min: 0, max: INTEGER_MAX })),
-        "receipt" => ("`Confirm-Receipt` of a publish.", kind_schema(Kind::Text)),
+        "receipt" => (
+            "`Confirm-Receipt` of a publish; any other text is `invalid_cursor`.",
+            kind_schema(Kind::Form(&forms::RECEIPT)),
+        ),
         "producer" => ("`Producer-Id`.", kind_schema(Kind::Form(&forms::PRODUCER))),
         other => unreachable!("the path parameter {other} has no description"),
     };

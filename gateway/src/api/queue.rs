@@ -87,20 +87,24 @@ pub struct Delivery {
 }))]
 pub struct Settle {
     /// Done: never delivered again.
+    #[schema(max_items = 10_000)]
     pub ack: Vec<String>,
     /// Failed: delivered again after a delay.
+    #[schema(max_items = 10_000)]
     pub nack: Vec<Rejection>,
     /// Held longer.
+    #[schema(max_items = 10_000)]
     pub extend: Vec<Extension>,
     /// Given up: a dead letter.
+    #[schema(max_items = 10_000)]
     pub dead: Vec<Dismissal>,
     /// Published in the same step, all or nothing with the leases, which then are of one partition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<OutputMessage>, required = false)]
+    #[schema(value_type = Vec<OutputMessage>, required = false, max_items = 1_000)]
     pub publish: Vec<Box<serde_json::value::RawValue>>,
 }
 
-/// A message that a settle publishes. At most one of `data` and `data_base64`.
+/// A message that a settle publishes. Exactly one of `data` and `data_base64`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"topic": "invoices", "key": "cust-42", "data": {"order": 7, "total": 10}}))]

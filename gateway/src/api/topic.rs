@@ -23,6 +23,16 @@ pub enum Level {
     Archived,
 }
 
+/// The levels from which a message may be delivered. Others are refused by name where a configuration is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DeliverFrom {
+    /// Before it is committed.
+    Memory,
+    /// Once it is.
+    Quorum,
+}
+
 impl From<Level> for rpc::Level {
     fn from(level: Level) -> Self {
         match level {
@@ -83,6 +93,7 @@ pub struct TopicConfig {
     pub default_confirm: Level,
     /// Level from which who follows is delivered a message, unless it says `min_level`: `quorum`, or `memory`: before
     /// it is committed. Pages and queues are of committed messages.
+    #[schema(value_type = DeliverFrom)]
     pub deliver_from: Level,
     /// Publishes that ask for less are refused.
     pub min_confirm: Level,
@@ -301,6 +312,7 @@ pub struct TopicPatch {
     pub default_confirm: Option<Level>,
     /// Level from which who follows is delivered a message: `quorum` or `memory`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DeliverFrom>)]
     pub deliver_from: Option<Level>,
     /// Publishes that ask for less are refused.
     #[serde(skip_serializing_if = "Option::is_none")]

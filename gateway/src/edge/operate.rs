@@ -9,9 +9,10 @@ use weir_protocol::rpc::Standing;
 
 use super::answer::json;
 use super::call::Call;
+use super::from_json::from_json;
 use super::queues::{list, listed};
 use super::subscriptions::{check_if_match, path};
-use crate::api::{self, Explained, Problem, Redriven};
+use crate::api::{self, Explained, Problem, Redriven, SETTLE_BYTES_MAX};
 use crate::service::ServiceError;
 use crate::service::subscriptions::{MessageId, Redrive, RedriveFrom};
 
@@ -59,7 +60,7 @@ pub(super) async fn explain(call: Call) -> Result<Response, Problem> {
 
 pub(super) async fn redrive(mut call: Call) -> Result<Response, Problem> {
     let path = path(&call)?;
-    let asked: api::Redrive = call.json().await?;
+    let asked: api::Redrive = from_json(&call.body(SETTLE_BYTES_MAX).await?)?;
     let is_dry_run = call.route.query("dry_run") == Some("true");
     let redrive = Redrive { is_dry_run, ..checked(asked)? };
     check_if_match(&call, &path).await?;

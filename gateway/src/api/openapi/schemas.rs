@@ -64,6 +64,7 @@ pub(super) fn components() -> Components {
     // In name order: the document must not depend on the order above.
     let mut found: BTreeMap<_, _> = found.into_iter().collect();
     found.values_mut().for_each(|schema| each(schema, &mut widen));
+    extend_event(&mut found);
     for (name, field, form) in forms::FIELDS {
         say_texts(form, field_of(&mut found, name, field));
     }
@@ -86,6 +87,17 @@ pub(super) fn components() -> Components {
         name_values(name, schema);
     }
     found.into_iter().fold(ComponentsBuilder::new(), |all, (name, schema)| all.schema(name, schema)).build()
+}
+
+/// What an event has besides what the standard names: attributes with plain names.
+fn extend_event(found: &mut BTreeMap<String, RefOr<Schema>>) {
+    let Some(RefOr::T(Schema::Object(event))) = found.get_mut("CloudEvent") else {
+        unreachable!("an event is an object")
+    };
+    let name = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^([a-z0-9]+|data_base64)$"));
+    event.property_names = Some(Box::new(name.build().into()));
+    // A value of one of several types is none that every generator knows.
+    event.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(true)));
 }
 
 fn field_of<'a>(
@@ -173,9 +185,13 @@ fn position(form: &Form, told: &RefOr<Schema>) -> RefOr<Schema> {
     RefOr::T(either.item(text_schema(form)).item(offset).build().into())
 }
 
-/// Says what is true of `u32`, which is described as an `int32`: half of its numbers are not one.
+/// Says what is true of `u32`, which is described as an `int32`: half of its numbers are not one. No number is
+/// beyond what every reader of JSON reads alike.
 fn widen(schema: &mut RefOr<Schema>) {
     let RefOr::T(Schema::Object(object)) = schema else { return };
+    if object.format == Some(SchemaFormat::KnownFormat(KnownFormat::Int64)) {
+        object.maximum.get_or_insert(json_integer(INTEGER_MAX).into());
+    }
     if object.format == Some(SchemaFormat::KnownFormat(KnownFormat::Int32)) {
         object.format = Some(SchemaFormat::KnownFormat(KnownFormat::Int64));
         object.maximum.get_or_insert(json_integer(u32::MAX.into()).into());

@@ -23,7 +23,7 @@ const CONFIRM_DEADLINE: Param = Param::optional(
 const PRODUCER_ID: Param = Param::optional(
     "Producer-Id",
     Kind::Form(&forms::PRODUCER),
-    "With `Producer-Epoch` and `Producer-Seq`: accept each number once.",
+    "With `Producer-Epoch` and `Producer-Seq`, which then must be there too: accept each number once.",
 );
 const PRODUCER_EPOCH: Param = Param::optional(
     "Producer-Epoch",
@@ -44,15 +44,15 @@ const IDEMPOTENCY_KEY: Param = Param::optional(
 );
 const MESSAGE_KEY: Param = Param::optional(
     "Message-Key",
-    Kind::Text,
+    Kind::Form(&forms::KEY),
     "The message's key: it chooses the partition and orders messages. `ce-partitionkey` means the same.",
 );
 const PREFER: Param =
     Param::optional("Prefer", Kind::Text, "`return=minimal`: headers only, with 204 instead of 200 and 201.");
 const CONTENT_DIGEST: Param = Param::optional(
     "Content-Digest",
-    Kind::Text,
-    "RFC 9530, `sha-256` or `sha-512`: verified against the body.",
+    Kind::Form(&forms::DIGEST),
+    "RFC 9530, `sha-256` or `sha-512`: verified against the body; `digest_mismatch` if it is another.",
 );
 const TRACEPARENT: Param = Param::optional(
     "traceparent",
@@ -136,14 +136,16 @@ pub const PUBLISH: Operation = Operation {
         IDEMPOTENCY_KEY,
         Param::optional(
             "If-Match",
-            Kind::Text,
+            Kind::Form(&forms::TAILS),
             "Append only if the tail has this tag, or one of these, which must be of one partition; \
-             otherwise 412. `*`: only if the topic exists. A weak tag is refused.",
+             otherwise 412. `*`: only if the topic exists. A weak tag is refused, and so is a list \
+             without a tag of this gateway.",
         ),
         Param::optional(
             "If-None-Match",
-            Kind::Text,
-            "`*`: only if this becomes the partition's first message; otherwise 412.",
+            Kind::Form(&forms::ANYTHING),
+            "`*`: only if this becomes the partition's first message; otherwise 412. Not together with \
+             `If-Match`.",
         ),
         Param::optional(
             "Message-TTL-Ms",
@@ -153,14 +155,14 @@ pub const PUBLISH: Operation = Operation {
         ),
         Param::optional(
             "Deliver-At",
-            Kind::Text,
-            "RFC 3339. Queue subscriptions do not deliver the message before this time; readers see it at \
+            Kind::Form(&forms::TIME),
+            "RFC 3339, at most 366 days from now. Queue subscriptions do not deliver the message before this time; readers see it at \
              once. Shown with the message.",
         ),
         Param::optional(
             "Deliver-Delay-Ms",
             Kind::Integer { min: 0, max: DELAY_MS_MAX },
-            "The same, in milliseconds from now.",
+            "The same, in milliseconds from now. Not together with `Deliver-At`.",
         ),
         CONTENT_DIGEST,
         TRACEPARENT,
@@ -208,7 +210,8 @@ pub const PUBLISH_BATCH: Operation = Operation {
     id: "publishBatch",
     path: "/v1/ns/{ns}/topics/{topic}/messages:batch",
     summary: "Publish many messages",
-    about: "Each line of NDJSON is one `BatchLine`: the schema is that of a line. Results are in the order of the input. Headers that \
+    about: "Each line of NDJSON is one `BatchLine`: the schema is that of a line. Results are in the order of the input. A \
+            batch without a message is refused. Headers that \
             describe a single message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) \
             are refused by name, because each message carries its own.\n\nErrors: `unsupported_media_type` \
             for any other form, and for a `Content-Encoding`; `not_supported` for `Idempotency-Key`, \

@@ -137,8 +137,9 @@ const LISTED: &[Param] = &[
     Param::optional("limit", Kind::Integer { min: 1, max: 1000 }, "Most items of a page; 100 by default."),
     Param::optional(
         "cursor",
-        Kind::Text,
-        "The `next` of the previous page, instead of `partition` and `from`.",
+        Kind::Form(&forms::CURSOR),
+        "The `next` of the previous page, instead of `partition`, `from` and `topic`; any other text is \
+         `invalid_cursor`.",
     ),
     Param::optional(
         "topic",

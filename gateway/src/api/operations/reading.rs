@@ -34,8 +34,11 @@ const FILTER: Param = Param::optional(
      than 32,768 messages or 16 MiB, divided among the partitions that are read, so a page may be empty \
      without being the end; its positions follow what was looked at.",
 );
-const LAST_EVENT_ID: Param =
-    Param::optional("Last-Event-ID", Kind::Text, "`id` of the last event received: continue after it.");
+const LAST_EVENT_ID: Param = Param::optional(
+    "Last-Event-ID",
+    Kind::Form(&forms::CURSOR),
+    "`id` of the last event received: continue after it.",
+);
 
 const READ_HEADERS: &[(&str, &str)] = &[
     ("Next-Offset", "Where to continue (one partition)."),
@@ -134,7 +137,11 @@ pub const READ_MESSAGES: Operation = Operation {
     ],
     headers: &[
         Param::optional("If-None-Match", Kind::Text, "Answer 304 if the range has this tag."),
-        LAST_EVENT_ID,
+        Param::optional(
+            "Last-Event-ID",
+            Kind::Text,
+            "With `Accept: text/event-stream`: the `id` of the last event received; continue after it.",
+        ),
     ],
     body: Body::None,
     answers: &[
@@ -230,7 +237,11 @@ pub const FOLLOW_EVENTS: Operation = Operation {
             Kind::Form(&forms::FROM_OF_MANY),
             "As for reading, without offsets; `latest` by default.",
         ),
-        Param::optional("last_event_id", Kind::Text, "The same as the header `Last-Event-ID`."),
+        Param::optional(
+            "last_event_id",
+            Kind::Form(&forms::CURSOR),
+            "The same as the header `Last-Event-ID`.",
+        ),
         FILTER,
         FOLLOW_LEVEL,
     ],
@@ -253,7 +264,7 @@ pub const OPEN_WEBSOCKET: Operation = Operation {
     headers: &[Param {
         name: "Sec-WebSocket-Protocol",
         required: true,
-        kind: Kind::Text,
+        kind: Kind::Form(&forms::SUBPROTOCOLS),
         about: "`weir.v1.json` or `weir.v1.bin`.",
     }],
     answers: &[Answer::empty(101, "The connection is a WebSocket now.")],

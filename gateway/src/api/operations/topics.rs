@@ -3,6 +3,7 @@
 use weir_protocol::limits::LIST_NAMES_MAX;
 
 use super::{Answer, Body, Carries, Content, Kind, Operation, Param, Target, Verb};
+use crate::api::forms;
 use crate::auth::Op;
 
 pub(super) const ETAG: (&str, &str) =
@@ -19,19 +20,24 @@ pub(super) const PAGE: &[Param; 4] = &[
         "Most items of a page; 100 by default. A page that has a `next` may contain fewer, or none: a shard \
          looks at no more than 10,000 names for one page.",
     ),
-    Param::optional("cursor", Kind::Text, "The `next` of the previous page."),
+    Param::optional(
+        "cursor",
+        Kind::Form(&forms::CURSOR),
+        "The `next` of the previous page; any other text is `invalid_cursor`.",
+    ),
 ];
 
 pub(super) const IF_MATCH: Param = Param::optional(
     "If-Match",
-    Kind::Text,
+    Kind::Form(&forms::VERSIONS),
     "Only if the configuration has this tag, or one of these; otherwise 412. `*`: only if it exists, with \
-     any tag. A weak tag is refused.",
+     any tag. A weak tag is refused, and so is a list without a tag of this gateway.",
 );
 pub(super) const IF_NONE_MATCH_STAR: Param = Param::optional(
     "If-None-Match",
-    Kind::Text,
-    "`*`: only if it does not exist; otherwise 412. Tags: only if it has none of them.",
+    Kind::Form(&forms::TAGS),
+    "`*`: only if it does not exist; otherwise 412. Tags: only if it has none of them. Not together with \
+     `If-Match`.",
 );
 pub(super) const IF_NONE_MATCH: Param = Param::optional(
     "If-None-Match",

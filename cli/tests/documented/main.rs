@@ -2,6 +2,8 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod messages;
+#[path = "../product/mod.rs"]
 mod product;
 
 use product::{Answer, Connection, Product};
@@ -56,14 +58,23 @@ impl Api {
         found.unwrap_or_else(|| panic!("the document has no {pointer}"))
     }
 
-    /// What the document says of a parameter.
+    /// What the schema of a parameter says.
     fn parameter(&self, operation: &str, name: &str) -> Value {
+        let schema = &self.told(operation, name)["schema"];
+        schema.get("items").unwrap_or(schema).clone()
+    }
+
+    /// What the text beside it says.
+    fn about(&self, operation: &str, name: &str) -> &str {
+        self.told(operation, name)["description"].as_str().unwrap()
+    }
+
+    fn told(&self, operation: &str, name: &str) -> &Value {
         let paths = self.document["paths"].as_object().unwrap().values();
         let mut operations = paths.flat_map(|path| path.as_object().unwrap().values());
         let operation = operations.find(|one| one["operationId"] == operation).unwrap();
         let parameters = operation["parameters"].as_array().unwrap();
-        let schema = &parameters.iter().find(|one| one["name"] == name).unwrap()["schema"];
-        schema.get("items").unwrap_or(schema).clone()
+        parameters.iter().find(|one| one["name"] == name).unwrap()
     }
 
     /// Asserts that an operation may be answered so: with this status, this form and these headers.
@@ -144,6 +155,24 @@ fn parameters_look_as_the_document_says() {
     api.holds("ns", &told, names, |api, text| {
         api.send(&format!("GET /v1/ns/{}", encoded(text)), &[], &Value::Null)
     });
+
+    let published = api.send("POST /v1/topics/t/messages", &[], &json!(1));
+    let receipt = published.header("confirm-receipt").unwrap().to_owned();
+    let told = api.parameter("readReceipt", "receipt");
+    api.holds("receipt", &told, (&[&receipt], &["", "x", "rcpt_", "rcpt_é"]), |api, text| {
+        api.send(&format!("GET /v1/topics/t/receipts/{}", encoded(text)), &[], &Value::Null)
+    });
+    for (operation, path) in [
+        ("listTopics", "topics"),
+        ("listNamespaces", "ns"),
+        ("listSubscriptions", "subscriptions"),
+        ("listLeases", "subscriptions/s/leases"),
+    ] {
+        let told = api.parameter(operation, "cursor");
+        api.holds(operation, &told, (&[], &["", "é", "a b", "="]), |api, text| {
+            api.send(&format!("GET /v1/{path}?cursor={}", encoded(text)), &[], &Value::Null)
+        });
+    }
 
     let long_filter = format!("key == '{}'", "a".repeat(1_024));
     let queries: &[(&str, &str, &str, Texts<'_>)] = &[
@@ -498,7 +527,7 @@ fn what_a_subscription_keeps_for_life_is_refused_by_its_field() {
 /// request may help later.
 #[test]
 fn the_guide_names_every_code_of_a_refusal() {
-    let guide = include_str!("../../docs/api.md");
+    let guide = include_str!("../../../docs/api.md");
     let rows: Vec<Vec<&str>> = guide
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"))
