@@ -46,6 +46,8 @@ fn what_a_message_says_of_itself_in_json_looks_as_the_document_says() {
     let lines: &[(&str, Texts<'_>)] = &[
         ("data_base64", (&["", "aA==", "aGU=", "aGVs"], &["a", "aA", "aB==", "a-_=", "aGU=="])),
         ("deliver_at", (&["1970-01-01T00:00:00Z"], &["", "0", "2001-13-01T00:00:00Z"])),
+        ("traceparent", (&["x"], &["é", "a\nb"])),
+        ("tracestate", (&["", "a=b"], &["\u{7f}", "\t"])),
     ];
     for (field, texts) in lines {
         let told = api.field("BatchLine", field);
@@ -57,6 +59,28 @@ fn what_a_message_says_of_itself_in_json_looks_as_the_document_says() {
             let line = line.to_string();
             let media = [("Content-Type", "application/x-ndjson")];
             api.http.request("POST /v1/topics/t/messages:batch", &media, line.as_bytes()).unwrap()
+        });
+    }
+    let attributes: &[(&str, Texts<'_>)] = &[
+        (
+            "time",
+            (
+                &["1969-07-20T20:17:40Z", "2026-01-31t12:00:00.5+01:00"],
+                &["", "0", "soon", "2001-13-01T00:00:00Z"],
+            ),
+        ),
+        (
+            "dataschema",
+            (&["https://shop.example/order", "urn:a"], &["", "order", ":x", "a:", "a:b c", "a:<b>", "1:x"]),
+        ),
+        ("data_base64", (&["", "aA=="], &["aA", "?"])),
+    ];
+    for (field, texts) in attributes {
+        let told = api.field("CloudEvent", field);
+        api.holds(field, &told, *texts, |api, text| {
+            let event = json!({"specversion": "1.0", "id": "7", "source": "/s", "type": "t", *field: text});
+            let media = [("Content-Type", "application/cloudevents+json")];
+            api.http.request("POST /v1/topics/t/messages", &media, event.to_string().as_bytes()).unwrap()
         });
     }
     let told = api.field("TopicPatch", "content_type");

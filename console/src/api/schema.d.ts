@@ -625,7 +625,7 @@ export interface paths {
         put?: never;
         /**
          * Publish one message
-         * @description The body is the payload, of any type; of a length of 0 it is an empty message. It is stored unchanged, with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`.
+         * @description The body is the payload, of any type; its schema says an object where it is JSON, but any JSON value is taken. Of a length of 0 it is an empty message. It is stored unchanged, with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`.
          *
          *     CloudEvents: `ce-*` headers are stored as attributes; a body of `application/cloudevents+json` is one event in structured mode.
          *
@@ -2453,7 +2453,7 @@ export interface components {
              * @description Deliveries of a message after which it is a dead letter; 0: no limit.
              */
             max_attempts: number;
-            /** @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once. */
+            /** @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once. `[1000, 5000, 30000]` by default. */
             backoff_ms: number[];
             /** @description Topic that dead letters go to, in the subscription's namespace; `null`: they are settled and counted. */
             dlq: string | null;
@@ -2657,15 +2657,8 @@ export interface components {
              * @default 16
              */
             max_attempts: number | null;
-            /**
-             * @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
-             * @default [
-             *       1000,
-             *       5000,
-             *       30000
-             *     ]
-             */
-            backoff_ms: number[] | null;
+            /** @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once. `[1000, 5000, 30000]` by default. */
+            backoff_ms?: number[] | null;
             /** @description Topic that dead letters go to, in the subscription's namespace; `null`: they are settled and counted. */
             dlq?: string | null;
             /**
@@ -3148,7 +3141,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": Record<string, never>;
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
                 };
             };
             /** @description If-None-Match names it. */
@@ -4743,11 +4738,13 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "*/*": string;
-                "application/cloudevents+json": components["schemas"]["CloudEvent"];
-                "application/json": unknown;
+                "application/json": {
+                    [key: string]: unknown;
+                };
                 "application/octet-stream": string;
                 "text/plain": string;
+                "application/cloudevents+json": components["schemas"]["CloudEvent"];
+                "*/*": string;
             };
         };
         responses: {
@@ -5019,10 +5016,10 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/cloudevents+json": components["schemas"]["CloudEvent"];
-                "application/cloudevents-batch+json": components["schemas"]["CloudEvent"][];
-                "application/vnd.weir.batch": string;
                 "application/x-ndjson": components["schemas"]["BatchLine"];
+                "application/cloudevents-batch+json": components["schemas"]["CloudEvent"][];
+                "application/cloudevents+json": components["schemas"]["CloudEvent"];
+                "application/vnd.weir.batch": string;
             };
         };
         responses: {

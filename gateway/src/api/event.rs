@@ -27,6 +27,7 @@ pub struct CloudEvent {
     #[schema(min_length = 1)]
     pub kind: String,
     /// What of the source it is about.
+    #[schema(min_length = 1)]
     pub subject: Option<String>,
     /// When it happened (RFC 3339).
     pub time: Option<String>,

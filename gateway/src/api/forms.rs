@@ -39,9 +39,13 @@ macro_rules! offset {
 
 macro_rules! time {
     () => {
-        // RFC 3339 from 1970 on. Which months have 31 days is more than a pattern should say.
+        time!("(19[7-9][0-9]|[2-9][0-9]{3})")
+    };
+    ($year:expr) => {
+        // RFC 3339, else from 1970 on. Which months have 31 days is more than a pattern should say.
         concat!(
-            "(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]",
+            $year,
+            "-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]",
             r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
         )
     };
@@ -139,6 +143,10 @@ pub const DIGEST: Form =
     matching(r"^(.*,)?[ \t]*sha-(256=:[A-Za-z0-9+/]{43}=|512=:[A-Za-z0-9+/]{86}==):[ \t]*(,.*)?$");
 /// A time (RFC 3339).
 pub const TIME: Form = matching(concat!("^", time!(), "$"));
+/// When an event happened (RFC 3339), which may be before 1970.
+pub const EVENT_TIME: Form = matching(concat!("^", time!("[0-9]{4}"), "$"));
+/// A URI.
+pub const URI: Form = matching(r"^[A-Za-z][A-Za-z0-9+.-]*:[!#-;=?-\[\]_a-z~]+$");
 /// Bytes in Base64, with padding.
 pub const BASE64: Form =
     matching("^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$");
@@ -168,6 +176,10 @@ pub const MEDIA_TYPE: Form = Form {
     min: None,
     max: Some(255),
 };
+/// What a header can tell, or nothing.
+pub const TEXT_OF_HEADER: Form = matching("^[ -~]*$");
+/// A name of a header.
+pub const HEADER_NAME: Form = matching(concat!("^", token_of_http!(), "$"));
 /// Why a message was not processed.
 pub const REASON: Form = Form { pattern: None, min: None, max: Some(SETTLE_REASON_BYTES_MAX) };
 
@@ -197,12 +209,18 @@ pub(super) const FIELDS: &[(&str, &str, &Form)] = &[
     ("BatchLine", "content_type", &CONTENT_TYPE),
     ("BatchLine", "data_base64", &BASE64),
     ("BatchLine", "deliver_at", &TIME),
+    ("BatchLine", "traceparent", &TEXT_OF_HEADER),
+    ("BatchLine", "tracestate", &TEXT_OF_HEADER),
     ("CloudEvent", "datacontenttype", &CONTENT_TYPE),
+    ("CloudEvent", "time", &EVENT_TIME),
+    ("CloudEvent", "dataschema", &URI),
     ("CloudEvent", "data_base64", &BASE64),
     ("CloudEvent", "partitionkey", &KEY),
     ("OutputMessage", "topic", &NAME),
     ("OutputMessage", "data_base64", &BASE64),
     ("OutputMessage", "deliver_at", &TIME),
+    ("OutputMessage", "traceparent", &TEXT_OF_HEADER),
+    ("OutputMessage", "tracestate", &TEXT_OF_HEADER),
     ("OutputMessage", "key", &KEY),
     ("OutputMessage", "content_type", &CONTENT_TYPE),
     ("Settle", "ack", &LEASE),

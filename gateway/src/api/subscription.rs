@@ -58,8 +58,8 @@ pub struct SubscriptionConfig {
     /// Deliveries of a message after which it is a dead letter; 0: no limit.
     #[schema(required = false, default = 16)]
     pub max_attempts: u32,
-    /// Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
-    #[schema(required = false, max_items = 32, default = json!([1000, 5000, 30000]))]
+    /// Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once. `[1000, 5000, 30000]` by default.
+    #[schema(required = false, max_items = 32)]
     pub backoff_ms: Vec<u64>,
     /// Topic that dead letters go to, in the subscription's namespace; `null`: they are settled and counted.
     #[schema(required = false)]

@@ -30,8 +30,6 @@ const OF_MESSAGE: &[(&str, &str)] = &[
 ];
 const OF_RECEIPT: &[(&str, &str)] =
     &[NS, ("topic", "$request.path.topic"), ("receipt", "$response.header.Confirm-Receipt")];
-const OF_DELIVERY: &[(&str, &str)] =
-    &[NS, ("subscription", "$request.path.subscription"), ("id", "$response.body#/messages/0/id")];
 
 const UNDO: &str = "Undo it, with `\"to\": \"undo\"` and the answer's `undo`.";
 
@@ -81,7 +79,7 @@ pub(super) const LEADS: &[Lead] = &[
     lead("createSubscription", CREATED, "redriveDeadLetters", OF_SUBSCRIPTION, "Deliver them once more."),
     lead("forkSubscription", CREATED, "readSubscription", OF_FORK, "The fork."),
     lead("forkSubscription", CREATED, "pullMessages", OF_FORK, "Lease messages of the fork."),
-    lead("pullMessages", DONE, "explainMessage", OF_DELIVERY, "Where the first message stands."),
+    lead("pullMessages", DONE, "explainMessage", OF_SUBSCRIPTION, "Where one of them stands, by its `id`."),
     lead(
         "pullMessages",
         DONE,

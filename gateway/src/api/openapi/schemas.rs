@@ -10,7 +10,7 @@ use utoipa::openapi::schema::{
     OneOfBuilder, SchemaFormat, SchemaType, Type,
 };
 use utoipa::openapi::{Components, ComponentsBuilder, Ref, RefOr, Schema};
-use weir_protocol::limits::INTEGER_MAX;
+use weir_protocol::limits::{INTEGER_MAX, RECORD_HEADERS_MAX};
 
 use super::{json_integer, say, text_schema};
 use crate::api::forms::{self, Form};
@@ -65,6 +65,13 @@ pub(super) fn components() -> Components {
     let mut found: BTreeMap<_, _> = found.into_iter().collect();
     found.values_mut().for_each(|schema| each(schema, &mut widen));
     extend_event(&mut found);
+    for name in ["BatchLine", "OutputMessage"] {
+        let RefOr::T(Schema::Object(headers)) = field_of(&mut found, name, "headers") else {
+            unreachable!("the headers of a message are an object")
+        };
+        headers.property_names = Some(Box::new(text_schema(&forms::HEADER_NAME).into()));
+        headers.max_properties = Some(RECORD_HEADERS_MAX);
+    }
     for (name, field, form) in forms::FIELDS {
         say_texts(form, field_of(&mut found, name, field));
     }
@@ -205,7 +212,8 @@ fn mend(schema: &mut RefOr<Schema>) {
     let RefOr::T(told) = schema else { return };
     match told {
         Schema::Object(object) => drop_empty(&mut object.default),
-        Schema::Array(list) => drop_empty(&mut list.default),
+        // Java's would be a list of another type. The text beside it says it.
+        Schema::Array(list) => list.default = None,
         Schema::OneOf(of) => {
             drop_empty(&mut of.default);
             let is_null = |item: &RefOr<Schema>| *item == RefOr::T(null());

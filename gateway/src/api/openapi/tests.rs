@@ -137,6 +137,17 @@ fn every_media_type_has_a_schema() {
     assert!(bodies > OPERATIONS.len(), "{bodies}");
 }
 
+/// Generators that take one of several take the first.
+#[test]
+fn media_types_are_in_the_order_of_the_operation() {
+    let text = document_json();
+    let body = text.split_once(r#""operationId": "publishMessage""#).unwrap().1;
+    let place = |media: &str| body.find(&format!("\"{media}\": {{")).unwrap();
+    let places = ["application/json", "application/octet-stream", "text/plain", "*/*"].map(place);
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(!text.contains("u0001"));
+}
+
 /// Constants of Go are all in one place.
 #[test]
 fn values_of_enumerations_have_names_of_their_own() {

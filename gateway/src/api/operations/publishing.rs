@@ -120,7 +120,8 @@ pub const PUBLISH: Operation = Operation {
     target: Target::Topic,
     tag: "messages",
     summary: "Publish one message",
-    about: "The body is the payload, of any type; of a length of 0 it is an empty message. It is stored \
+    about: "The body is the payload, of any type; its schema says an object where it is JSON, but any JSON value is \
+            taken. Of a length of 0 it is an empty message. It is stored \
             unchanged, with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user \
             header `x: y`.\n\nCloudEvents: \
             `ce-*` headers are stored as attributes; a body of `application/cloudevents+json` is one event \
@@ -175,8 +176,9 @@ pub const PUBLISH: Operation = Operation {
         PREFER,
     ],
     body: Body::Required(&[
-        // The first is what many generated clients send unless they are told otherwise.
-        Content { media: "application/json", carries: Carries::Any },
+        // The first is what many generated clients send unless they are told otherwise. One whose schema allows
+        // anything makes a client of openapi-python-client that cannot publish.
+        Content { media: "application/json", carries: Carries::Object },
         Content { media: "application/octet-stream", carries: Carries::Bytes },
         Content { media: "text/plain", carries: Carries::Text },
         Content { media: "application/cloudevents+json", carries: Carries::One("CloudEvent") },
