@@ -91,11 +91,11 @@ impl Bench {
             Backlog::New | Backlog::Holes => BACKLOG,
         };
         self.end = self.end.max(self.leases.next().plus(behind));
-        while let Some(from) = self.leases.look_from(&self.part, self.end, self.case.size) {
-            let found = from..from.plus(1_024).min(self.end);
+        while let Some(range) = self.leases.look_from(&self.part, self.end, self.case.size) {
+            let found = range.start..range.start.plus(1_024).min(range.end);
             let (keys, lane) = (self.case.keys, Lane::default());
             let seen = (found.start.0..found.end.0).map(|at| {
-                let key = Key(at.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys + 1);
+                let key = Key(u128::from(at.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys + 1));
                 Seen { offset: Offset(at), key, lane, fate: Fate::Deliver }
             });
             self.leases.looked(&self.part, found, seen);

@@ -76,6 +76,9 @@ fn reason_in_words(reason: &str) -> &str {
         }
         "no_consumer" => "nobody has pulled for a minute",
         "comes_again_full" => "too many messages wait to come again: they go first",
+        "look_ahead_full" => {
+            "too many messages wait behind keys that are held, or for their turn: settle some of them first"
+        }
         "filtered" => "the filter does not match it: it is settled undelivered",
         "expired" => "its time to live is over: it is settled undelivered",
         "scheduled" => "its publisher wants it later (Deliver-At)",

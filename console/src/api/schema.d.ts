@@ -1160,7 +1160,7 @@ export interface components {
          * @description What keeps a message from being leased.
          * @enum {string}
          */
-        Hindrance: "paused" | "window_full" | "no_consumer" | "comes_again_full" | "filtered" | "expired" | "scheduled" | "in_line" | "seeking" | "compacted" | "exhausted";
+        Hindrance: "paused" | "window_full" | "no_consumer" | "comes_again_full" | "look_ahead_full" | "filtered" | "expired" | "scheduled" | "in_line" | "seeking" | "compacted" | "exhausted";
         /**
          * @description A page of what is leased and what waits for its time, by partition and offset.
          * @example {

@@ -490,6 +490,8 @@ pub enum Hindrance {
     NoConsumer,
     /// Too many messages wait to come again.
     ComesAgainFull,
+    /// So many messages, keys or lanes wait behind what may not run, that nothing further is looked at.
+    LookAheadFull,
     /// The filter does not match it.
     Filtered,
     /// Its time to live is over.
@@ -517,6 +519,7 @@ impl Hindrance {
             H::WindowFull => Self::WindowFull,
             H::NoConsumer => Self::NoConsumer,
             H::ComesAgainFull => Self::ComesAgainFull,
+            H::LookAheadFull => Self::LookAheadFull,
             H::Filtered => Self::Filtered,
             H::Expired => Self::Expired,
             H::Scheduled => Self::Scheduled,

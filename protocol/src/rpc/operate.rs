@@ -42,6 +42,8 @@ pub enum Hindrance {
     /// It has had all its deliveries: it will be given up, once there is room for its letter, or, if its last delivery
     /// was from before this leader, once the time of a lease is over.
     Exhausted = 11,
+    /// So much was looked at that waits behind what may not run, that nothing further is.
+    LookAheadFull = 13,
 }
 
 /// The answer to [`ExplainRequest`].

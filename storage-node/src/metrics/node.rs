@@ -62,6 +62,7 @@ pub struct NodeMetrics {
     early_records: IntCounter,
     retracted: IntCounter,
     filtered_out: IntCounter,
+    look_ahead_full: IntCounter,
     parts_moved: IntCounter,
 }
 
@@ -153,6 +154,10 @@ impl NodeMetrics {
                 "Times a reader was told to forget records that were not committed.",
             )?,
             filtered_out: counter("weir_node_filtered_out_records_total", "Records that filters kept back.")?,
+            look_ahead_full: counter(
+                "weir_node_look_ahead_full_total",
+                "Pulls that found too much looked at already to look further.",
+            )?,
             parts_moved: counter(
                 "weir_node_stream_partitions_moved_total",
                 "Partitions of stream subscriptions that were given from one consumer to another.",
@@ -231,6 +236,11 @@ impl NodeMetrics {
     /// Counts a reader that was told to forget what was not committed.
     pub fn retracted(&self) {
         self.retracted.inc();
+    }
+
+    /// Counts a pull of a queue that could look no further.
+    pub fn look_ahead_full(&self) {
+        self.look_ahead_full.inc();
     }
 
     /// Counts records that were looked at and that a reader's filter kept back.

@@ -39,6 +39,8 @@ pub struct Queue {
     fences: Arc<Fences>,
     /// Held by who commits acknowledgements of a stream: what comes meanwhile is committed together by the next.
     pub commits: tokio::sync::Mutex<()>,
+    /// Held by who looks at records before they are leased: for all who wait for that.
+    pub looks: tokio::sync::Mutex<()>,
     /// Notified when something else may be leased, or earlier than before.
     pub changed: Notify,
     /// Notified when this queue is none any more: another term began, or the part is gone.
@@ -103,6 +105,7 @@ impl Queues {
                 term,
                 fences: Arc::clone(&self.fences),
                 commits: tokio::sync::Mutex::default(),
+                looks: tokio::sync::Mutex::default(),
                 changed: Notify::new(),
                 gone: Notify::new(),
                 turn: Semaphore::new(1),

@@ -1,16 +1,17 @@
 //! Looking ahead: what must be read of a record before it may be leased.
 //!
 //! With order by key, a filter or fairness, new records are not leased as they come but looked at first, in
-//! the order of offsets, and none is passed over. What was looked at waits in memory, at most
-//! [`LOOK_AHEAD_MAX`] records, so cost and memory are the same with one record behind and with 10 million.
+//! the order of offsets, and none is passed over. So are they elsewhere, as long as those that are met are not for
+//! now. What was looked at waits in memory, as offsets in sets, and looking goes on behind what may not run: at most
+//! [`LOOK_AHEAD_MAX`] records of [`LANES_MAX`] keys or lanes.
 //!
 //! ```text
 //!   looked at ─┬─ does not match ─▶ skipped: settled with the next event of the part
 //!              ├─ its key is held ─▶ blocked ──the record before it is settled──┐
-//!              └─ ready, or waits for its time ◀────────────────────────────────┘
+//!              ├─ ready ◀───────────────────────────────────────────────────────┘
+//!              └─ waits for its time, in order or with others ──its time comes──▶ ready, or looked at again
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,20 +19,28 @@ use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::event::Fence;
 use super::leases::{Known, Leases, State, after, is_exhausted};
+use super::lines::Next;
+use super::offsets::Offsets;
 use super::part::Part;
 use super::ready::Lane;
 
-/// Most records of a part that were looked at and are neither leased nor wait for their time. About 200 bytes each. A
-/// key that is held with as many behind it holds up what follows.
-pub const LOOK_AHEAD_MAX: usize = 16_384;
-/// Most records of a part that wait or come again; with more, no new one is leased. About 200 bytes each.
+/// Most records of a part that were looked at and are neither leased nor wait for their time; with more, nothing
+/// further is looked at. At most about 2 bytes each.
+pub const LOOK_AHEAD_MAX: usize = 4 << 20;
+/// Most keys and most lanes of a part that have such records. Some hundred bytes each.
+pub const LANES_MAX: usize = 65_536;
+/// Most records of a part that were leased, are free again and not leased yet; with more, no new one is leased. About
+/// 200 bytes each.
 pub const COME_AGAIN_MAX: usize = 262_144;
+/// Most records of a part of which it is kept in order when they are due; with more, they are put with others that are
+/// due at about the same time. About 200 bytes each.
+pub const NEAR_MAX: usize = 65_536;
 /// Skipped records of a part after which they are to be logged, whatever else there is.
 pub const SKIPPED_MAX: u64 = 16_384;
 
 /// What orders records: one of the same key is leased only when the one before it is settled. 0: none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key(pub u64);
+pub struct Key(pub u128);
 
 impl Key {
     /// In no order.
@@ -70,84 +79,6 @@ pub enum Fate {
     Skip,
 }
 
-/// Who holds which key, and who waits for it. Of the records of one key, all but one are blocked; but for those of
-/// which a delivery of the leader before is settled or extended while another holds the key.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Lines {
-    holders: BTreeMap<Key, Offset>,
-    blocked: BTreeSet<(Key, Offset)>,
-    /// In work, though another holds their key: it is theirs before it is of any that is blocked.
-    in_work: BTreeSet<(Key, Offset)>,
-}
-
-impl Lines {
-    /// The state of a record that would be in this one: if another holds its key, it is blocked until that has left,
-    /// unless it is in work already.
-    pub(super) fn admit(&mut self, key: Key, offset: Offset, state: State) -> State {
-        if key == Key::NONE {
-            return state;
-        }
-        let due = match state {
-            State::Leased(_) | State::Settling(_) => {
-                if *self.holders.entry(key).or_insert(offset) != offset {
-                    self.in_work.insert((key, offset));
-                }
-                return state;
-            }
-            State::Waiting(due) => Some(due),
-            State::Blocked(due) => due,
-            State::Free(_) | State::Fresh => None,
-        };
-        if *self.holders.entry(key).or_insert(offset) == offset {
-            return state;
-        }
-        self.in_work.remove(&(key, offset));
-        self.blocked.insert((key, offset));
-        State::Blocked(due)
-    }
-
-    /// The record is blocked no more.
-    pub(super) fn unblock(&mut self, key: Key, offset: Offset) {
-        self.blocked.remove(&(key, offset));
-    }
-
-    /// The record leaves its line. Returns who holds the key instead, if another waited for it.
-    fn leave(&mut self, key: Key, offset: Offset) -> Option<Offset> {
-        if self.holders.get(&key) != Some(&offset) {
-            self.blocked.remove(&(key, offset));
-            self.in_work.remove(&(key, offset));
-            return None;
-        }
-        if let Some(next) = pop_first(&mut self.in_work, key) {
-            self.holders.insert(key, next);
-            return None;
-        }
-        let next = pop_first(&mut self.blocked, key);
-        match next {
-            Some(next) => self.holders.insert(key, next),
-            None => self.holders.remove(&key),
-        };
-        next
-    }
-
-    /// The record that holds a key.
-    pub(super) fn holder(&self, key: Key) -> Option<Offset> {
-        self.holders.get(&key).copied()
-    }
-
-    /// Records that wait for their key.
-    pub(super) fn blocked_len(&self) -> usize {
-        self.blocked.len()
-    }
-}
-
-/// Takes out the first record of a key.
-fn pop_first(records: &mut BTreeSet<(Key, Offset)>, key: Key) -> Option<Offset> {
-    let first = *records.range((key, Offset(0))..=(key, Offset(u64::MAX))).next()?;
-    records.remove(&first);
-    Some(first.1)
-}
-
 /// Records that were skipped and are not in the log as settled yet: ranges in no order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Skipped {
@@ -180,6 +111,15 @@ impl Skipped {
         }
     }
 
+    /// The record is not skipped, unless that is on its way.
+    pub(super) fn remove(&mut self, offset: Offset) {
+        let Some(at) = self.ranges.iter().position(|range| range.contains(&offset)) else { return };
+        let Range { start, end } = std::mem::replace(&mut self.ranges[at], offset.plus(1)..offset.plus(1));
+        let left = [start..offset, offset.plus(1)..end];
+        self.ranges.splice(at..=at, left.into_iter().filter(|range| !range.is_empty()));
+        self.len -= 1;
+    }
+
     /// What was skipped from `start` on is looked at again, but for what is on its way.
     pub(super) fn forget_from(&mut self, start: Offset) {
         for range in &mut self.ranges {
@@ -201,51 +141,93 @@ impl Skipped {
     }
 }
 
+/// What is held of records that are not leased: see the constants, which tests lower.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// [`LOOK_AHEAD_MAX`].
+    pub(super) ahead: usize,
+    /// [`LANES_MAX`].
+    pub(super) lanes: usize,
+    /// [`NEAR_MAX`].
+    pub(super) near: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { ahead: LOOK_AHEAD_MAX, lanes: LANES_MAX, near: NEAR_MAX }
+    }
+}
+
 impl Leases {
-    /// Where to look on, if there are fewer than `wanted` records to lease; `None`: nothing has to be looked at, or
-    /// nothing may. What is found there is [told](Leases::looked).
+    /// Where to look on, and how far, if there are fewer than `wanted` records to lease; `None`: nothing has to
+    /// be looked at, or nothing may. What is found there is [told](Leases::looked). What waited and is met
+    /// again takes turns with what is new.
     #[must_use]
-    pub fn look_from(&mut self, part: &Part, end: Offset, wanted: usize) -> Option<Offset> {
-        if !self.rules.looks_ahead {
+    pub fn look_from(&mut self, part: &Part, end: Offset, wanted: usize) -> Option<Range<Offset>> {
+        if !self.looks() {
             return None;
         }
         self.forget_settled(part);
         let has_room = self.leased.len() < self.rules.max_unacked;
-        if !has_room || self.ready.len() >= wanted || !self.may_look() {
+        if !has_room || self.ready_len(part) >= wanted || !self.may_look() {
             return None;
         }
-        self.next = part.next_unsettled(self.next);
-        (self.next < end).then_some(self.next)
+        let next = self.next_new(part);
+        let new = (next < end).then_some(next..end);
+        let again = self.unmet.first().map(|first| first..next);
+        if self.looked_back { new.or(again) } else { again.or(new) }
+    }
+
+    /// Whether records are looked at before they are leased.
+    pub(super) fn looks(&self) -> bool {
+        self.rules.looks_ahead || self.sifts
+    }
+
+    /// What was met is not for now: what follows is looked at, many at once, before it is leased, until enough is.
+    pub fn sift(&mut self) {
+        self.sifts = true;
     }
 
     /// Whether there is room for more records that were looked at.
     pub(super) fn may_look(&self) -> bool {
-        self.looked_ahead() < LOOK_AHEAD_MAX && self.may_take_new()
+        !self.is_full_of_what_was_looked_at() && self.may_take_new()
     }
 
-    /// Whether a record that never was leased may be: not if too many wait to come again.
+    /// Whether so much was looked at that nothing further is.
+    #[must_use]
+    pub fn is_full_of_what_was_looked_at(&self) -> bool {
+        let ahead = self.ready.len() - self.ready.again_len() + self.lines.queued_len();
+        ahead >= self.limits.ahead
+            || self.ready.lanes() >= self.limits.lanes
+            || self.lines.keys() >= self.limits.lanes
+    }
+
+    /// Whether a record that never was leased may be: not if too many come again.
     pub(super) fn may_take_new(&self) -> bool {
-        self.waiting.len() + self.ready.again_len() < COME_AGAIN_MAX
+        self.ready.again_len() < COME_AGAIN_MAX
     }
 
-    fn looked_ahead(&self) -> usize {
-        self.ready.len() - self.ready.again_len() + self.lines.blocked_len()
-    }
-
-    /// What was found from `from`, which [`Leases::look_from`] said, up to `upto`: every record that is
-    /// there. If others have looked there meanwhile, or have to look before it again, what was found is of no
-    /// account.
+    /// What was found in a range of which [`Leases::look_from`] said the beginning: every record that is there. If
+    /// others have looked there meanwhile, or have to look before it again, what was found is of no account.
     pub fn looked(&mut self, part: &Part, found: Range<Offset>, seen: impl IntoIterator<Item = Seen>) {
-        self.next = part.next_unsettled(self.next);
-        if self.next < found.start || !self.rules.looks_ahead {
+        if !self.looks() {
             return;
         }
+        let next = self.next_new(part);
+        self.looked_back = found.start < next;
+        let (mut looked, mut are_for_now) = (false, true);
         for seen in seen {
-            if seen.offset >= self.next && !part.is_settled(seen.offset) {
+            let is_meant = self.unmet.remove(seen.offset) || next >= found.start && seen.offset >= next;
+            if is_meant && !part.is_settled(seen.offset) {
+                (looked, are_for_now) = (true, are_for_now && seen.fate == Fate::Deliver);
                 self.look_at(part, seen);
             }
         }
-        self.next = self.next.max(found.end);
+        if next >= found.start {
+            self.next = next.max(found.end);
+        }
+        self.sifts &= !(looked && are_for_now);
+        self.has_looked = true;
     }
 
     fn look_at(&mut self, part: &Part, seen: Seen) {
@@ -253,18 +235,45 @@ impl Leases {
         if self.known.contains_key(&offset) {
             return self.look_at_known(offset, key, lane);
         }
-        let retry = part.retry(offset);
-        let attempts = retry.map_or(0, |retry| retry.attempts);
+        let mut waits = None;
+        if self.later.contains(offset) {
+            // It was given back before its key was known: from now on it holds that.
+            if key == Key::NONE || fate == Fate::Skip {
+                return;
+            }
+            waits = self.later.time_of(offset);
+            self.later.remove(offset);
+        }
         let due = match fate {
             Fate::Skip => return self.skipped.push(offset),
-            Fate::Deliver => None,
+            Fate::Deliver => waits,
             Fate::DeliverAt(due) => Some(due),
         };
+        if !self.lines.queue(key, lane, offset) {
+            self.enter_line(part, offset, (key, lane), due);
+        }
+    }
+
+    /// Nobody holds the key of a record that was looked at.
+    fn enter_line(
+        &mut self,
+        part: &Part,
+        offset: Offset,
+        (key, lane): (Key, Lane),
+        due: Option<TimestampMs>,
+    ) {
+        let retry = part.retry(offset);
+        let attempts = retry.map_or(0, |retry| retry.attempts);
         // It may be in work with a client of the leader before.
         let last_chance = is_exhausted(&self.rules, attempts).then(|| after(self.begun, self.rules.lease_ms));
         let due = retry.and_then(|retry| retry.due).or(last_chance).or(due);
-        let state = due.map_or(State::Fresh, State::Waiting);
-        self.put(offset, Known { attempts, key, lane, ..Known::new(Arc::from(""), state) });
+        match due {
+            None if key == Key::NONE => self.ready.insert(lane, None, offset),
+            _ => {
+                let state = due.map_or(State::Fresh, State::Waiting);
+                self.put(offset, Known { attempts, key, lane, ..Known::new(Arc::from(""), state) });
+            }
+        }
     }
 
     /// A delivery of the leader before was settled or extended before its record was looked at.
@@ -275,16 +284,43 @@ impl Leases {
     }
 
     /// A record has left: whoever waited for its key holds it now.
-    pub(super) fn leave_line(&mut self, key: Key, offset: Offset) {
+    pub(super) fn leave_line(&mut self, part: &Part, key: Key, offset: Offset) {
         if key == Key::NONE {
             return;
         }
-        let Some(next) = self.lines.leave(key, offset) else { return };
-        self.change(next, |known| {
-            if let State::Blocked(due) = known.state {
-                known.state = due.map_or(State::Fresh, State::Waiting);
+        let mut next = self.lines.leave(key, offset);
+        while let Some(Next::Queued(_, settled)) = next
+            && part.is_settled(settled)
+        {
+            next = self.lines.next(key);
+        }
+        match next {
+            Some(Next::Known(next)) => self.change(next, |known| {
+                if let State::Blocked(due) = known.state {
+                    known.state = due.map_or(State::Fresh, State::Waiting);
+                }
+            }),
+            // When its publisher wants it is found out when it is read to be sent.
+            Some(Next::Queued(lane, next)) => self.enter_line(part, next, (key, lane), None),
+            None => {}
+        }
+    }
+
+    /// How many records may be leased now: none that was settled, or is known elsewhere by now, is before them.
+    pub(super) fn ready_len(&mut self, part: &Part) -> usize {
+        while let Some((lane, offset)) = self.ready.first_fresh() {
+            if self.is_fresh(part, offset) {
+                break;
             }
-        });
+            self.ready.remove(lane, None, offset);
+        }
+        self.ready.len()
+    }
+
+    /// Whether a record that was looked at still stands as it did then.
+    pub(super) fn is_fresh(&self, part: &Part, offset: Offset) -> bool {
+        let is_known = self.known.get(&offset).is_some_and(|known| known.state != State::Fresh);
+        !is_known && !part.is_settled(offset) && !self.later.contains(offset) && !self.unmet.contains(offset)
     }
 
     /// Records that were looked at and are not for anybody, for whoever logs next: to be logged as settled, and then,
@@ -314,20 +350,45 @@ impl Leases {
         let is_ahead = |known: &Known| {
             // Free is also what its time has come for, or was given back, though nobody was sent it.
             let is = !matches!(known.state, State::Leased(_) | State::Settling(_));
-            is && known.fence == Fence(0) && known.attempts == 0
+            known.state == State::Fresh || is && known.fence == Fence(0) && known.attempts == 0
         };
         let ahead: Vec<Offset> =
             self.known.iter().filter(|(_, known)| is_ahead(known)).map(|(offset, _)| *offset).collect();
         let unsettled = |range: &Range<Offset>| part.next_unsettled(range.start)..range.end;
         let skipped = self.skipped.ranges.iter().map(unsettled).filter(|range| !range.is_empty());
         let first_skipped = skipped.map(|range| range.start).min();
-        let first = ahead.first().copied().into_iter().chain(first_skipped).min();
+        let in_sets = [
+            self.ready.lowest_fresh(|offset| self.is_fresh(part, offset)),
+            self.lines.lowest_queued(),
+            self.later.lowest(),
+            self.unmet.first(),
+        ];
+        let in_sets = in_sets.into_iter().flatten().map(|offset| part.next_unsettled(offset));
+        let first = ahead.first().copied().into_iter().chain(first_skipped).chain(in_sets).min();
         for range in std::mem::take(&mut self.skipped.ranges) {
             self.skipped.len -= range.end.0 - range.start.0;
         }
+        self.lines.forget_queued();
+        self.ready.forget_fresh();
+        self.unmet = Offsets::default();
+        self.forget_never_delivered(part);
         // The last in line leaves first, so that nobody takes a key for a moment.
-        ahead.into_iter().rev().for_each(|offset| _ = self.remove(offset));
+        ahead.into_iter().rev().for_each(|offset| _ = self.remove(part, offset));
         self.go_back(part, first.unwrap_or(self.next));
+    }
+
+    /// Of what waits with others, only what was given back does so on.
+    fn forget_never_delivered(&mut self, part: &Part) {
+        let later = std::mem::take(&mut self.later);
+        if later.len() == 0 {
+            return;
+        }
+        for (offset, retry) in part.retries().filter(|(offset, _)| later.contains(*offset)) {
+            match retry.due.or_else(|| later.time_of(offset)) {
+                Some(due) if due > self.clock => self.later.put(offset, due, self.clock),
+                _ => _ = self.unmet.insert(offset),
+            }
+        }
     }
 
     /// From `to` on there may be unsettled records that are not known.

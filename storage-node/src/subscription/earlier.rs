@@ -20,6 +20,8 @@ impl Leases {
     #[must_use]
     pub fn after_leader_of(mut self, end: Offset) -> Self {
         self.earlier_end = end;
+        // What is leased is logged: what is not for now is to be found out before that.
+        self.sifts = self.next < end;
         self
     }
 

@@ -49,7 +49,7 @@ impl Leases {
 
     /// The holders of leases of which something was decided, and what they hold should that be refused.
     fn each_settling(&mut self, mut change: impl FnMut(&mut Arc<str>, &mut Lease)) {
-        if self.settling_len() == 0 {
+        if self.settling == 0 {
             return;
         }
         for known in self.known.values_mut() {

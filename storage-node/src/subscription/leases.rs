@@ -6,16 +6,20 @@ use std::sync::Arc;
 
 use weir_protocol::ids::{Offset, TimestampMs};
 
-use super::ahead::{Key, Lines, Skipped};
+use super::ahead::{Key, Limits, Skipped};
+use super::choosing::{Chosen, Source};
 use super::event::{Delivered, Fence, Redelivered};
+use super::later::Later;
+use super::lines::Lines;
+use super::offsets::Offsets;
 use super::part::Part;
 use super::pulls::{PullId, PullKey, Pulls};
 use super::ready::{Lane, Ready};
 
 /// Most records that one call finds exhausted or wakes; what is beyond comes with the next call.
-const PER_CALL_MAX: usize = 4096;
+pub(super) const PER_CALL_MAX: usize = 4096;
 /// Most records that [`Leases::expire`] finds exhausted.
-pub const EXPIRED_MAX: usize = 2 * PER_CALL_MAX;
+pub const EXPIRED_MAX: usize = 3 * PER_CALL_MAX;
 
 /// What a subscription says of deliveries, for one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,11 +86,14 @@ pub struct Taken {
 ///    fresh, or blocked ──take──┘  └ expired ─▶ ▲
 /// ```
 ///
-/// Records from `next` on were never leased here, nor looked at, and cost nothing, 10 million or none. Every other
-/// unsettled record is in `known`, about 150 bytes each and 25 more in one of the orders: leased ones, at most
-/// [`Rules::max_unacked`]; settling ones, as many as are on their way through the log; those that were leased before or
-/// were nacked, at most [`COME_AGAIN_MAX`](super::COME_AGAIN_MAX) before no new ones are leased; those that were only
-/// looked at, at most [`LOOK_AHEAD_MAX`](super::LOOK_AHEAD_MAX). Those that come again take turns with new ones.
+/// Records from `next` on were never leased here, nor looked at, and cost nothing, 10 million or none. Of the
+/// others, those of which more is known than where they wait are in `known`, about 150 bytes each and 25 more
+/// in one of the orders: leased ones, at most [`Rules::max_unacked`]; settling ones, as many as are on their
+/// way through the log; those that were leased before, at most [`COME_AGAIN_MAX`](super::COME_AGAIN_MAX) before
+/// no new ones are leased; those that wait for a time, at most [`NEAR_MAX`](super::NEAR_MAX); those that hold a
+/// key, at most [`LANES_MAX`](super::LANES_MAX). All others are in sets of offsets: what waits, in `later`;
+/// what waited, in `unmet`; what was looked at, in `ready` and `lines`. Those that come again take turns with
+/// new ones.
 ///
 /// Every call takes the newest part there is: with one that is older than what a call before has seen, a record that
 /// was settled meanwhile could be leased, and after a seek backwards `next` would jump over what is unsettled again.
@@ -105,7 +112,11 @@ pub struct Leases {
     pub(super) leased: BTreeSet<(TimestampMs, Offset)>,
     /// Nacked records, by the time they are due.
     pub(super) waiting: BTreeSet<(TimestampMs, Offset)>,
-    /// Free records that are known.
+    /// Unknown records that wait: for a time that is far away, or because too many do.
+    pub(super) later: Later,
+    /// Unknown records below `next` that waited there: leased as new ones, or looked at again.
+    pub(super) unmet: Offsets,
+    /// Free records that are known, and those that were looked at.
     pub(super) ready: Ready,
     pub(super) lines: Lines,
     pub(super) skipped: Skipped,
@@ -114,8 +125,19 @@ pub struct Leases {
     pub(super) begun: TimestampMs,
     /// Records below may have been delivered by an earlier leader.
     pub(super) earlier_end: Offset,
-    /// The last record that was chosen had been delivered before.
-    was_again: bool,
+    /// The latest time that it was told.
+    pub(super) clock: TimestampMs,
+    /// Records of which something was decided that is on its way through the log.
+    pub(super) settling: usize,
+    /// New records are looked at for a while, though the rules do not say so.
+    pub(super) sifts: bool,
+    /// The last look was at what is met again.
+    pub(super) looked_back: bool,
+    /// Something was looked at, so that not all below `next` was delivered.
+    pub(super) has_looked: bool,
+    pub(super) limits: Limits,
+    /// Where the last record that was chosen came from.
+    pub(super) last: Source,
 }
 
 /// An unsettled record that was leased, or waits.
@@ -157,16 +179,6 @@ pub(super) struct Lease {
     pub(super) has_left: bool,
 }
 
-/// A record about to be leased.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Chosen {
-    offset: Offset,
-    attempts: u32,
-    previous: Fence,
-    key: Key,
-    lane: Lane,
-}
-
 impl Leases {
     /// The leases of a leader that begins: none. What the part has delayed waits on; everything else unsettled is free.
     /// `fence_base` is the first fence that it will give. After a seek was applied, begin again; from its proposal
@@ -176,6 +188,17 @@ impl Leases {
     /// letter only after the time of one lease. Takes a while with many retries, see [`Part::retries_len`].
     #[must_use]
     pub fn new(part: &Part, rules: Rules, fence_base: Fence, now: TimestampMs) -> Self {
+        Self::within(Limits::default(), part, rules, fence_base, now)
+    }
+
+    /// The same within other limits.
+    pub(super) fn within(
+        limits: Limits,
+        part: &Part,
+        rules: Rules,
+        fence_base: Fence,
+        now: TimestampMs,
+    ) -> Self {
         let mut leases = Self {
             fence_base,
             next: part.floor(),
@@ -183,13 +206,21 @@ impl Leases {
             known: BTreeMap::new(),
             leased: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            later: Later::default(),
+            unmet: Offsets::default(),
             ready: Ready::default(),
             lines: Lines::default(),
             skipped: Skipped::default(),
             pulls: Pulls::default(),
             begun: now,
             earlier_end: Offset(0),
-            was_again: false,
+            clock: now,
+            settling: 0,
+            sifts: false,
+            looked_back: false,
+            has_looked: false,
+            limits,
+            last: Source::New,
             rules,
         };
         let nobody: Arc<str> = Arc::from("");
@@ -259,6 +290,7 @@ impl Leases {
     /// is [released](Leases::release): nothing is given up that nobody was sent.
     #[must_use = "exhausted records are settling until they are committed or failed"]
     pub fn expire(&mut self, part: &Part, now: TimestampMs) -> Vec<Delivered> {
+        self.clock = self.clock.max(now);
         self.forget_settled(part);
         let mut exhausted = Vec::new();
         while exhausted.len() < PER_CALL_MAX
@@ -277,7 +309,32 @@ impl Leases {
             };
             self.free_again(offset, at, &mut exhausted);
         }
+        self.meet_again(part, now, &mut exhausted);
         exhausted
+    }
+
+    /// Meets records that waited with others. What is not due yet, as the log says, waits on; what only the record says
+    /// is found out when it is read.
+    fn meet_again(&mut self, part: &Part, now: TimestampMs, exhausted: &mut Vec<Delivered>) {
+        for _ in 0..PER_CALL_MAX {
+            let Some(offset) = self.later.pop(now) else { return };
+            if part.is_settled(offset) {
+                continue;
+            }
+            let retry = part.retry(offset);
+            let attempts = retry.map_or(0, |retry| retry.attempts);
+            let known = |state| Known { attempts, ..Known::new(Arc::from(""), state) };
+            if let Some(due) = retry.and_then(|retry| retry.due).filter(|due| *due > now) {
+                self.put(offset, known(State::Waiting(due)));
+            } else if is_exhausted(&self.rules, attempts) {
+                exhausted.push(Delivered { offset, attempts });
+                self.put(offset, known(State::Settling(None)));
+            } else {
+                self.unmet.insert(offset);
+                // Of what was never given back only the record says when it is due.
+                self.sifts |= retry.is_none_or(|retry| retry.due.is_none());
+            }
+        }
     }
 
     /// Gives back a lease of which no byte was sent, as if it had never been. Releasing a pull's last records in
@@ -288,9 +345,13 @@ impl Leases {
         let attempts = known.attempts - 1;
         let is_new = lease.previous == Fence(0) && attempts == part.attempts(offset);
         if is_new && !self.rules.looks_ahead && offset.plus(1) == self.next {
-            self.remove(offset);
+            self.remove(part, offset);
             self.next = offset;
             return;
+        }
+        if is_new && self.rules.looks_ahead && known.key == Key::NONE {
+            let Known { lane, .. } = self.remove(part, offset);
+            return self.ready.insert(lane, None, offset);
         }
         // Before all others: it was its turn.
         let state = if is_new && self.rules.looks_ahead { State::Fresh } else { State::Free(TimestampMs(0)) };
@@ -322,14 +383,15 @@ impl Leases {
             return true;
         }
         let has_room = self.leased.len() < self.rules.max_unacked;
-        has_room && (self.ready.len() > 0 || is_over(self.waiting.first()) || self.may_have_new(part, end))
+        let is_due = is_over(self.waiting.first()) || self.later.first().is_some_and(|at| at <= now);
+        has_room && (self.ready_len(part) > 0 || is_due || self.may_have_new(part, end))
     }
 
     fn may_have_new(&mut self, part: &Part, end: Offset) -> bool {
         if self.rules.looks_ahead {
             return self.look_from(part, end, usize::MAX).is_some();
         }
-        self.may_take_new() && self.next_new(part) < end
+        !self.unmet.is_empty() || self.may_take_new() && self.next_new(part) < end
     }
 
     /// When [`Leases::ready`] may become true by itself: a lease ends or, if there is room for it, a nacked record is
@@ -339,16 +401,21 @@ impl Leases {
         let max = self.rules.max_unacked;
         let lease = self.leased.first().filter(|_| max > 0);
         // Without room it waits for a lease to end, however long it has been due.
-        let due = self.waiting.first().filter(|_| self.leased.len() < max);
-        lease.into_iter().chain(due).map(|(at, _)| *at).min()
+        let due = self.first_due().filter(|_| self.leased.len() < max);
+        lease.map(|(at, _)| *at).into_iter().chain(due).min()
+    }
+
+    /// When the first record that waits is due, or met again.
+    fn first_due(&self) -> Option<TimestampMs> {
+        self.waiting.first().map(|(at, _)| *at).into_iter().chain(self.later.first()).min()
     }
 
     /// When the first lease ends, or the first record that waits is due, whether there is room for it or not: until
     /// then [`Leases::expire`] has nothing to do.
     #[must_use]
     pub fn ends_first(&self) -> Option<TimestampMs> {
-        let (lease, due) = (self.leased.first(), self.waiting.first());
-        lease.into_iter().chain(due).map(|(at, _)| *at).min()
+        let lease = self.leased.first().map(|(at, _)| *at);
+        lease.into_iter().chain(self.first_due()).min()
     }
 
     /// Whether who waits is to look again after a change, before which [`Leases::next_event`] said `before`: there is
@@ -381,78 +448,18 @@ impl Leases {
     }
 
     /// Moves `next` to the first record that was never leased, which may not exist yet.
-    fn next_new(&mut self, part: &Part) -> Offset {
+    pub(super) fn next_new(&mut self, part: &Part) -> Offset {
         loop {
             self.next = part.next_unsettled(self.next);
-            if self.next >= self.ahead_end || !self.known.contains_key(&self.next) {
+            if self.rules.looks_ahead || self.next >= self.ahead_end || !self.is_elsewhere(self.next) {
                 return self.next;
             }
             self.next = self.next.plus(1);
         }
     }
 
-    /// What comes again and what is new, in turns.
-    fn choose(
-        &mut self,
-        part: &Part,
-        room: usize,
-        end: Offset,
-        chosen: &mut Vec<Chosen>,
-        exhausted: &mut Vec<Delivered>,
-    ) {
-        let has_new = !self.rules.looks_ahead;
-        while chosen.len() < room && exhausted.len() < PER_CALL_MAX {
-            if has_new && (self.was_again || self.ready.len() == 0) && self.may_take_new() {
-                let offset = self.next_new(part);
-                if offset < end {
-                    self.was_again = false;
-                    self.choose_new(part, offset, chosen, exhausted);
-                    continue;
-                }
-            }
-            let Some(offset) = self.ready.pop() else { return };
-            self.was_again = true;
-            self.choose_known(part, offset, chosen, exhausted);
-        }
-    }
-
-    /// A record that was ready. It stays known, in no order for now, so that it is not chosen as a new one too.
-    fn choose_known(
-        &mut self,
-        part: &Part,
-        offset: Offset,
-        chosen: &mut Vec<Chosen>,
-        exhausted: &mut Vec<Delivered>,
-    ) {
-        let known = self.known.get_mut(&offset).expect("what is in an order is known");
-        let Known { fence: previous, attempts, key, lane, .. } = *known;
-        if part.is_settled(offset) {
-            self.known.remove(&offset);
-            self.leave_line(key, offset);
-        } else if is_exhausted(&self.rules, attempts) {
-            known.state = State::Settling(None);
-            exhausted.push(Delivered { offset, attempts });
-        } else {
-            chosen.push(Chosen { offset, attempts, previous, key, lane });
-        }
-    }
-
-    fn choose_new(
-        &mut self,
-        part: &Part,
-        offset: Offset,
-        chosen: &mut Vec<Chosen>,
-        exhausted: &mut Vec<Delivered>,
-    ) {
-        self.next = offset.plus(1);
-        let attempts = part.attempts(offset);
-        if is_exhausted(&self.rules, attempts) {
-            exhausted.push(Delivered { offset, attempts });
-            self.put(offset, Known { attempts, ..Known::new(Arc::from(""), State::Settling(None)) });
-        } else {
-            let (previous, key, lane) = (Fence(0), Key::NONE, Lane::default());
-            chosen.push(Chosen { offset, attempts, previous, key, lane });
-        }
+    fn is_elsewhere(&self, offset: Offset) -> bool {
+        self.known.contains_key(&offset) || self.later.contains(offset) || self.unmet.contains(offset)
     }
 
     fn free_again(&mut self, offset: Offset, at: TimestampMs, exhausted: &mut Vec<Delivered>) {
@@ -471,82 +478,26 @@ impl Leases {
             self.known.first_key_value().filter(|(offset, _)| **offset < part.floor())
         {
             let offset = *offset;
-            self.remove(offset);
+            self.remove(part, offset);
+        }
+        let floor = part.floor();
+        self.later.forget_below(floor);
+        self.lines.forget_below(floor);
+        while self.unmet.first().is_some_and(|first| first < floor) {
+            self.unmet.pop_first();
         }
     }
 
     /// Drops what the part has settled of a range, whoever holds it: of what is not there no delivery comes to an end
     /// by itself.
     pub fn forget_settled_in(&mut self, part: &Part, range: Range<Offset>) {
-        let known = self.known.range(range).map(|(offset, _)| *offset);
-        let settled: Vec<_> = known.filter(|offset| part.is_settled(*offset)).collect();
-        settled.into_iter().for_each(|offset| _ = self.remove(offset));
-    }
-
-    /// Puts a record where its state says, or behind the one that holds its key. It must not be in an order.
-    pub(super) fn put(&mut self, offset: Offset, mut known: Known) {
-        known.state = self.lines.admit(known.key, offset, known.state);
-        self.enter(offset, known.state, known.lane);
-        if offset >= self.next {
-            self.ahead_end = self.ahead_end.max(offset.plus(1));
-        }
-        self.known.insert(offset, known);
-    }
-
-    /// Takes a known record out; whoever waited for its key holds it.
-    pub(super) fn remove(&mut self, offset: Offset) -> Known {
-        let known = self.known.remove(&offset).expect("what is in an order is known");
-        self.leave(offset, known.state, known.lane);
-        self.leave_line(known.key, offset);
-        known
-    }
-
-    /// Changes a known record in its place, and where it is found by.
-    pub(super) fn change(&mut self, offset: Offset, change: impl FnOnce(&mut Known)) {
-        self.change_known(offset, change).expect("what is in an order is known");
-    }
-
-    /// The same if it is known; its deliveries then.
-    pub(super) fn change_known(&mut self, offset: Offset, change: impl FnOnce(&mut Known)) -> Option<u32> {
-        let known = self.known.get_mut(&offset)?;
-        let (old, old_lane) = (known.state, known.lane);
-        change(known);
-        if matches!(old, State::Blocked(_)) {
-            self.lines.unblock(known.key, offset);
-        }
-        known.state = self.lines.admit(known.key, offset, known.state);
-        let (new, lane, attempts) = (known.state, known.lane, known.attempts);
-        match (old, new) {
-            // The pull keeps it.
-            (State::Leased(old), State::Leased(new)) if old.pull == new.pull => {
-                self.leased.remove(&(old.deadline, offset));
+        let known = self.known.range(range.clone()).map(|(offset, _)| *offset);
+        let waiting = self.later.from(range.start).take_while(|offset| *offset < range.end);
+        let settled: Vec<_> = known.chain(waiting).filter(|offset| part.is_settled(*offset)).collect();
+        for offset in settled {
+            if !self.later.remove(offset) {
+                self.remove(part, offset);
             }
-            _ => self.leave(offset, old, old_lane),
-        }
-        self.enter(offset, new, lane);
-        Some(attempts)
-    }
-
-    fn enter(&mut self, offset: Offset, state: State, lane: Lane) {
-        match state {
-            State::Leased(lease) => _ = self.leased.insert((lease.deadline, offset)),
-            State::Waiting(due) => _ = self.waiting.insert((due, offset)),
-            State::Free(since) => self.ready.insert(lane, Some(since), offset),
-            State::Fresh => self.ready.insert(lane, None, offset),
-            State::Settling(_) | State::Blocked(_) => {}
-        }
-    }
-
-    fn leave(&mut self, offset: Offset, state: State, lane: Lane) {
-        match state {
-            State::Leased(lease) => {
-                self.leased.remove(&(lease.deadline, offset));
-                self.pulls.end(lease.pull, offset);
-            }
-            State::Waiting(due) => _ = self.waiting.remove(&(due, offset)),
-            State::Free(since) => self.ready.remove(lane, Some(since), offset),
-            State::Fresh => self.ready.remove(lane, None, offset),
-            State::Settling(_) | State::Blocked(_) => {}
         }
     }
 }

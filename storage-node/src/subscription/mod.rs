@@ -18,6 +18,9 @@
 
 mod ahead;
 #[cfg(test)]
+mod ahead_tests;
+mod choosing;
+#[cfg(test)]
 mod codec;
 mod cursor;
 #[cfg(test)]
@@ -27,10 +30,14 @@ mod earlier;
 mod event;
 mod forgetting;
 mod holders;
+mod later;
 mod leases;
+mod lines;
 #[cfg(test)]
 mod model;
 mod offset_set;
+mod offsets;
+mod orders;
 mod part;
 #[cfg(test)]
 mod part_model;
@@ -52,7 +59,7 @@ mod stored;
 mod tests;
 mod view;
 
-pub use ahead::{COME_AGAIN_MAX, Fate, Key, LOOK_AHEAD_MAX, SKIPPED_MAX, Seen};
+pub use ahead::{COME_AGAIN_MAX, Fate, Key, LANES_MAX, LOOK_AHEAD_MAX, NEAR_MAX, SKIPPED_MAX, Seen};
 pub use cursor::{Acked, Connection, Cursor, Occupied, Reading, Wants, YIELD_MS_MAX};
 pub use event::{Dead, Delivered, EventError, Fence, Forgotten, Nacked, PartEvent, Redelivered, Seek};
 pub use forgetting::PurgePreview;

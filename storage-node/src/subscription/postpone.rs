@@ -15,5 +15,6 @@ impl Leases {
             (known.fence, known.attempts) = (lease.previous, known.attempts - 1);
             known.state = State::Waiting(due);
         });
+        self.sift();
     }
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use weir_protocol::ids::{Offset, TimestampMs};
 
+use super::ahead::Key;
 use super::event::{Delivered, Fence, Nacked};
 use super::leases::{Grant, Known, Lease, Leases, State, after, is_exhausted};
 use super::part::Part;
 use super::pulls::PullId;
+use super::ready::Lane;
 
 /// How long a record that has had all its deliveries can still be settled when that failed once, in
 /// milliseconds, if a lease is not shorter.
@@ -83,6 +85,7 @@ impl Leases {
     /// A delivery settles as long as its record was not delivered again, its deadline over or not. One of an earlier
     /// leader settles as long as no leader since has delivered the record, or revived it.
     pub fn settle(&mut self, part: &Part, end: Offset, item: &Settle, now: TimestampMs) -> Verdict {
+        self.clock = self.clock.max(now);
         self.forget_settled(part);
         let Settle { offset, fence, action } = *item;
         let was_nacked = match self.judge(part, end, (offset, fence), now) {
@@ -144,7 +147,7 @@ impl Leases {
         }
         for grant in unsent {
             if settles(self, grant).is_some() {
-                self.remove(grant.offset);
+                self.remove(part, grant.offset);
                 if !part.is_settled(grant.offset) {
                     self.skipped.push(grant.offset);
                 }
@@ -184,7 +187,9 @@ impl Leases {
             return Err(Verdict::LeaseLost { current: self.current(offset, now) });
         }
         if fence != last && !is_of_earlier_leader {
-            return Err(Verdict::Unknown);
+            // Of what was given back and waits with many others it is not known which delivery that was.
+            let is_forgotten = known.is_none() && part.retry(offset).is_some();
+            return Err(if is_forgotten { Verdict::LeaseLost { current: None } } else { Verdict::Unknown });
         }
         Ok(match known.map(|known| known.state) {
             Some(State::Leased(_)) => None,
@@ -194,7 +199,7 @@ impl Leases {
 
     /// What was decided of these records is in the log and applied to `part`. Unknown offsets are passed over.
     pub fn committed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>) {
-        offsets.into_iter().for_each(|offset| self.decided(part, offset, None));
+        offsets.into_iter().for_each(|offset| self.decided(part, offset, None, None));
     }
 
     /// What was decided of these records did not get into the log, or nobody knows: as far as `part` says
@@ -202,7 +207,7 @@ impl Leases {
     /// all their deliveries it has half a minute, or the time of a lease if that is less, before they are
     /// given up. Unknown offsets are passed over.
     pub fn failed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>, now: TimestampMs) {
-        offsets.into_iter().for_each(|offset| self.decided(part, offset, Some(now)));
+        offsets.into_iter().for_each(|offset| self.decided(part, offset, Some(now), None));
     }
 
     /// What was decided of these records was refused, and will never be in the log: whoever held them holds
@@ -215,26 +220,13 @@ impl Leases {
                 State::Settling(lease) => lease.filter(|lease| lease.deadline > now),
                 _ => None,
             });
-            self.decided(part, offset, Some(now));
-            if let Some(lease) = held.filter(|_| !part.is_settled(offset)) {
-                self.hold_on(offset, lease);
-            }
+            self.decided(part, offset, Some(now), held);
         }
     }
 
-    /// A lease goes on. What has had all its deliveries is held for as long as it would wait to be given up.
-    fn hold_on(&mut self, offset: Offset, lease: Lease) {
-        self.change(offset, |known| {
-            let deadline = match known.state {
-                State::Waiting(last_chance) => lease.deadline.max(last_chance),
-                _ => lease.deadline,
-            };
-            known.state = State::Leased(Lease { deadline, ..lease });
-        });
-    }
-
-    /// A decision ended, or failed at a time; what became of it, the part says.
-    fn decided(&mut self, part: &Part, offset: Offset, failed_at: Option<TimestampMs>) {
+    /// A decision ended, or failed at a time; what became of it, the part says. What is `held` still goes on
+    /// being leased, if it had all its deliveries for as long as it would wait to be given up.
+    fn decided(&mut self, part: &Part, offset: Offset, failed_at: Option<TimestampMs>, held: Option<Lease>) {
         let Entry::Occupied(known) = self.known.entry(offset) else { return };
         if !matches!(known.get().state, State::Settling(_)) {
             return;
@@ -242,7 +234,8 @@ impl Leases {
         if part.is_settled(offset) {
             // It is in no order.
             let known = known.remove();
-            return self.leave_line(known.key, offset);
+            self.settling -= 1;
+            return self.leave_line(part, known.key, offset);
         }
         let retry = part.retry(offset);
         // A failure that is in the log is known there: this one was settled, and was revived before anybody told.
@@ -255,8 +248,15 @@ impl Leases {
             .map(|now| after(now, self.rules.lease_ms.min(TRY_AGAIN_MS)));
         let due = retry.and_then(|retry| retry.due).or(last_chance);
         let free = State::Free(failed_at.unwrap_or(TimestampMs(0)));
+        let state = match held {
+            Some(lease) => {
+                let deadline = due.map_or(lease.deadline, |due| due.max(lease.deadline));
+                State::Leased(Lease { deadline, ..lease })
+            }
+            None => due.map_or(free, State::Waiting),
+        };
         self.change(offset, |known| {
-            (known.fence, known.attempts, known.state) = (fence, attempts, due.map_or(free, State::Waiting));
+            (known.fence, known.attempts, known.state) = (fence, attempts, state);
         });
     }
 
@@ -286,9 +286,20 @@ impl Leases {
         });
         changed.unwrap_or_else(|| {
             let attempts = part.attempts(offset).max(1);
-            self.put(offset, Known { fence, attempts, ..Known::new(Arc::from(""), state(None)) });
+            let (key, lane) = self.take_out(offset);
+            let known = Known::new(Arc::from(""), state(None));
+            self.put(offset, Known { fence, attempts, key, lane, ..known });
             attempts
         })
+    }
+
+    /// Takes an unknown record out of whatever set it waits in; what was seen of it then.
+    fn take_out(&mut self, offset: Offset) -> (Key, Lane) {
+        self.skipped.remove(offset);
+        if !self.later.remove(offset) && !self.unmet.remove(offset) {
+            return self.lines.unqueue(offset).unwrap_or_default();
+        }
+        (Key::NONE, Lane::default())
     }
 
     fn nack(&self, offset: Offset, attempts: u32, delay_ms: Option<u64>, now: TimestampMs) -> Effect {

@@ -25,10 +25,21 @@ impl Leases {
         let retry = part.retry(offset);
         info.attempts = retry.map_or(0, |retry| retry.attempts);
         let Some(known) = self.known.get(&offset) else {
-            let due = retry.and_then(|retry| retry.due).filter(|due| *due > now);
+            let due = retry.and_then(|retry| retry.due);
+            let due = match self.later.contains(offset) {
+                // It is met again earlier than it is due, or a little later.
+                true => self
+                    .later
+                    .time_of(offset)
+                    .filter(|met| *met > now)
+                    .map(|met| due.map_or(met, |due| due.max(met))),
+                false => due.filter(|due| *due > now),
+            };
             info.delayed_ms = due.map(|due| due.0 - now.0);
+            info.blocked_by = self.lines.holder_before(offset).map(|holder| holder.0);
             let standing = match due {
                 _ if self.skipped.contains(offset) => Standing::Skipped,
+                _ if info.blocked_by.is_some() => Standing::Blocked,
                 Some(_) => Standing::Delayed,
                 None => Standing::Ready,
             };

@@ -11,14 +11,14 @@ mod leaders;
 const BASE: Fence = Fence(5 << 32);
 
 /// A leader over a part, told everything at once.
-struct Leader {
-    part: Part,
-    leases: Leases,
+pub(super) struct Leader {
+    pub(super) part: Part,
+    pub(super) leases: Leases,
     fence: Fence,
-    end: u64,
+    pub(super) end: u64,
 }
 
-fn rules() -> Rules {
+pub(super) fn rules() -> Rules {
     Rules {
         lease_ms: 1_000,
         max_attempts: 3,
@@ -28,20 +28,20 @@ fn rules() -> Rules {
     }
 }
 
-fn at(ms: u64) -> TimestampMs {
+pub(super) fn at(ms: u64) -> TimestampMs {
     TimestampMs(ms)
 }
 
-fn offsets(grants: &[Grant]) -> Vec<u64> {
+pub(super) fn offsets(grants: &[Grant]) -> Vec<u64> {
     grants.iter().map(|grant| grant.offset.0).collect()
 }
 
 impl Leader {
-    fn new(end: u64) -> Self {
+    pub(super) fn new(end: u64) -> Self {
         Self::over(Part::new(Offset(0)), rules(), end, 0)
     }
 
-    fn over(part: Part, rules: Rules, end: u64, now: u64) -> Self {
+    pub(super) fn over(part: Part, rules: Rules, end: u64, now: u64) -> Self {
         Self { leases: Leases::new(&part, rules, BASE, at(now)), part, fence: BASE, end }
     }
 
@@ -58,13 +58,13 @@ impl Leader {
         taken
     }
 
-    fn take(&mut self, now: u64, max_records: usize) -> Vec<Grant> {
+    pub(super) fn take(&mut self, now: u64, max_records: usize) -> Vec<Grant> {
         let taken = self.try_take(now, max_records, None);
         self.log(&PartEvent { delivered: taken.redelivered, ..PartEvent::default() });
         taken.grants
     }
 
-    fn log(&mut self, event: &PartEvent) -> Applied {
+    pub(super) fn log(&mut self, event: &PartEvent) -> Applied {
         self.part.apply(event, Offset(0)..Offset(self.end))
     }
 
@@ -74,7 +74,7 @@ impl Leader {
     }
 
     /// Decides and commits.
-    fn settle(&mut self, grant: &Grant, action: Action, now: u64) -> Verdict {
+    pub(super) fn settle(&mut self, grant: &Grant, action: Action, now: u64) -> Verdict {
         let verdict = self.decide(grant.offset.0, grant.fence, action, now);
         let mut event = PartEvent::default();
         match verdict {
@@ -385,13 +385,13 @@ fn operators_see_who_holds_what_and_what_waits() {
     let grants = leader.take(0, 4);
     leader.settle(&grants[1], NACK, 0);
     leader.settle(&grants[2], Action::Ack, 0);
-    let page = leader.leases.list(Offset(0), 2, at(40));
+    let page = leader.leases.list(&leader.part, Offset(0), 2, at(40));
     assert_eq!(page.leases.len(), 2);
     assert_eq!((page.leases[0].holder.as_str(), page.leases[0].age_ms), ("me", 40));
     assert_eq!(page.leases[0].grant.map(|grant| grant.expires_in_ms), Some(960));
     assert_eq!((page.leases[1].delayed_ms, page.leases[1].attempts), (Some(60), 1));
     assert_eq!(page.next, Some(Offset(3)));
-    let rest = leader.leases.list(Offset(3), 2, at(40));
+    let rest = leader.leases.list(&leader.part, Offset(3), 2, at(40));
     assert_eq!((rest.leases.len(), rest.next), (1, None));
 }
 
@@ -405,8 +405,8 @@ fn what_is_over_is_ready_though_nobody_has_asked_since() {
     assert_eq!(counted(&mut leader, 99), counts);
     assert_eq!(counted(&mut leader, 100), Counts { ready: 6, delayed: 0, ..counts });
     assert_eq!(counted(&mut leader, 1_000), Counts { ready: 9, leased: 0, delayed: 0, ..counts });
-    assert_eq!(leader.leases.list(Offset(0), 9, at(999)).leases.len(), 3);
-    assert_eq!(leader.leases.list(Offset(0), 9, at(1_000)).leases.len(), 0);
+    assert_eq!(leader.leases.list(&leader.part, Offset(0), 9, at(999)).leases.len(), 3);
+    assert_eq!(leader.leases.list(&leader.part, Offset(0), 9, at(1_000)).leases.len(), 0);
     assert_eq!(offsets(&leader.take(1_000, 9)), (0..9).collect::<Vec<_>>());
 }
 
@@ -428,9 +428,9 @@ fn what_is_over_is_looked_at_within_bounds() {
     while !leader.take(0, 100_001).is_empty() {}
     let counts = leader.leases.counts(&leader.part, Offset(100_001), at(1_000));
     assert_eq!((counts.leased, counts.ready), (1, 100_000));
-    let page = leader.leases.list(Offset(0), 9, at(1_000));
+    let page = leader.leases.list(&leader.part, Offset(0), 9, at(1_000));
     assert_eq!((page.leases.len(), page.next), (0, Some(Offset(65_536))));
-    assert_eq!(leader.leases.list(Offset(65_536), 9, at(1_000)).next, None);
+    assert_eq!(leader.leases.list(&leader.part, Offset(65_536), 9, at(1_000)).next, None);
 }
 
 #[test]
@@ -463,58 +463,10 @@ fn copies_do_not_see_what_comes_after_them() {
 }
 
 #[test]
-fn one_key_after_the_other_and_what_is_beyond_the_look_ahead_waits_unseen() {
-    let rules = Rules { looks_ahead: true, ..rules() };
-    let mut leader = Leader::over(Part::new(Offset(0)), rules, 10_000_000, 0);
-    let (end, mut looked) = (Offset(10_000_000), 0);
-    // One key holds up all others of it, and with them everything beyond the look-ahead.
-    while let Some(from) = leader.leases.look_from(&leader.part, end, usize::MAX) {
-        let found = from..from.plus(1_000);
-        let seen = (found.start.0..found.end.0).map(|at| {
-            let key = if at == 7 { Key(9) } else { Key(1) };
-            Seen { offset: Offset(at), key, lane: Lane::default(), fate: Fate::Deliver }
-        });
-        leader.leases.looked(&leader.part, found, seen);
-        looked += 1_000;
-    }
-    assert_eq!(looked, 17_000, "bounded, however much there is");
-    let grants = leader.take(0, 10);
-    assert_eq!(offsets(&grants), [0, 7]);
-    let counts = leader.leases.counts(&leader.part, end, at(0));
-    assert_eq!((counts.blocked, counts.leased, counts.ready), (16_998, 2, 10_000_000 - 17_000));
-    leader.settle(&grants[0], Action::Nack { delay_ms: Some(500) }, 1);
-    assert!(leader.take(2, 10).is_empty(), "it is given back, and nobody else gets its key");
-    let again = leader.take(501, 10);
-    assert_eq!(offsets(&again), [0]);
-    leader.settle(&again[0], Action::Dead, 502);
-    assert_eq!(offsets(&leader.take(503, 10)), [1], "a dead letter frees the key");
-}
-
-#[test]
-fn what_comes_again_is_bounded_and_stops_what_is_new() {
-    let many = COME_AGAIN_MAX as u64 + 100;
-    let rules = Rules { max_unacked: usize::MAX, max_attempts: 0, ..rules() };
-    let mut leader = Leader::over(Part::new(Offset(0)), rules, many + 1_000, 0);
-    let mut nacked = 0;
-    while let grants = leader.take(0, 1_000)
-        && !grants.is_empty()
-    {
-        nacked += grants.len() as u64;
-        grants.iter().for_each(|grant| _ = leader.settle(grant, Action::Nack { delay_ms: Some(9) }, 0));
-    }
-    assert!((COME_AGAIN_MAX as u64..many + 1_000).contains(&nacked), "{nacked}");
-    // Once they are done, new ones go on.
-    let first = leader.take(9, 800);
-    assert!(first.iter().all(|grant| grant.attempt == 2));
-    first.iter().for_each(|grant| _ = leader.settle(grant, Action::Ack, 9));
-    assert!(leader.take(9, 200).iter().any(|grant| grant.attempt == 1));
-}
-
-#[test]
 fn looking_says_where_every_record_stands_and_changes_nothing() {
     let rules = Rules { looks_ahead: true, ..rules() };
     let mut leader = Leader::over(Part::new(Offset(0)), rules, 9, 0);
-    let seen = |at: u64, key: u64, fate| Seen { offset: Offset(at), key: Key(key), lane: Lane(0), fate };
+    let seen = |at: u64, key: u128, fate| Seen { offset: Offset(at), key: Key(key), lane: Lane(0), fate };
     let fates =
         [(0, 0), (1, 0), (2, 0), (3, 7), (4, 7), (5, 0)].map(|(at, key)| seen(at, key, Fate::Deliver));
     let fates = fates.into_iter().chain([seen(6, 0, Fate::Skip), seen(7, 0, Fate::DeliverAt(at(900)))]);

@@ -7,7 +7,7 @@ use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::rpc;
 
 use super::event::Redelivered;
-use super::leases::{Grant, Leases, State};
+use super::leases::{Grant, Leases};
 use super::part::{Part, SeekPreview};
 use super::standing::LOOKED_AT_MAX;
 
@@ -47,22 +47,19 @@ impl Leases {
     pub fn counts(&mut self, part: &Part, end: Offset, now: TimestampMs) -> Counts {
         self.forget_settled(part);
         let blocked = self.lines.blocked_len() as u64;
-        let settling = self.settling_len() as u64 + self.skipped.count_unsettled(part);
-        let (leased, delayed) = (not_over(&self.leased, now), not_over(&self.waiting, now));
+        let settling = self.settling as u64 + self.skipped.count_unsettled(part);
+        let later = self.later.len() - self.later.over(now);
+        let (leased, delayed) = (not_over(&self.leased, now), not_over(&self.waiting, now) + later);
         let ready = part.count_unsettled(end).saturating_sub(leased + delayed + blocked + settling);
         Counts { ready, leased, delayed, blocked, settling }
     }
 
-    /// Records of which something was decided, and is on its way through the log.
-    pub(super) fn settling_len(&self) -> usize {
-        let others = self.leased.len() + self.waiting.len() + self.ready.len() + self.lines.blocked_len();
-        self.known.len() - others
-    }
-
-    /// Records that are held in memory: what it takes follows from them.
+    /// Records that are held in memory, in whatever way: see [`Leases`].
     #[must_use]
     pub fn known_len(&self) -> usize {
-        self.known.len()
+        let in_sets = self.ready.len() - self.ready.again_len() + self.lines.queued_len() + self.unmet.len();
+        // Those that hold a key and were only looked at are counted twice, and are few.
+        self.known.len() + in_sets + usize::try_from(self.later.len()).unwrap_or(usize::MAX)
     }
 
     /// What going back to what was kept under a name would do; `None` if there is no going back to it.
@@ -82,7 +79,7 @@ impl Leases {
     pub fn seek_preview(&self, part: &Part, to: Offset, bounds: Range<Offset>) -> SeekPreview {
         // Whatever was looked at may not have been delivered, and behind a redriven record some were that are
         // held: what is in no log is told by what is known of each.
-        let next = if self.rules.looks_ahead { Offset(0) } else { self.next };
+        let next = if self.rules.looks_ahead || self.has_looked { Offset(0) } else { self.next };
         let mut preview = part.seek_preview(to, next, bounds);
         let delivered = self.known.range(preview.floor.max(next)..).filter(|(offset, known)| {
             known.attempts > 0 && part.attempts(**offset) == 0 && !part.is_settled(**offset)
@@ -94,32 +91,28 @@ impl Leases {
     /// What is leased at `now` and what waits, from an offset on. A page that looks at `LOOKED_AT_MAX`
     /// records ends there.
     #[must_use]
-    pub fn list(&self, from: Offset, limit: usize, now: TimestampMs) -> LeasePage {
+    pub fn list(&self, part: &Part, from: Offset, limit: usize, now: TimestampMs) -> LeasePage {
         let mut page = LeasePage::default();
-        for (looked_at, (offset, known)) in self.known.range(from..).enumerate() {
+        let mut known = self.known.range(from..).map(|(offset, _)| *offset).peekable();
+        let mut later = self.later.from(from).peekable();
+        // Nothing is in both.
+        let both = std::iter::from_fn(|| match (known.peek(), later.peek()) {
+            (Some(one), Some(other)) if one > other => later.next(),
+            (None, _) => later.next(),
+            _ => known.next(),
+        });
+        for (looked_at, offset) in both.enumerate() {
             if looked_at == LOOKED_AT_MAX {
-                page.next = Some(*offset);
+                page.next = Some(offset);
                 break;
             }
-            let mut info =
-                rpc::LeaseInfo { offset: offset.0, attempts: known.attempts, ..Default::default() };
-            match known.state {
-                State::Leased(lease) if lease.deadline > now => {
-                    info.set_standing(rpc::Standing::Leased);
-                    info.grant = Some(known.grant(*offset, lease.deadline).to_wire(now));
-                    info.holder = known.holder.as_ref().to_owned();
-                    info.age_ms = now.0.saturating_sub(lease.taken.0);
-                }
-                State::Waiting(due) if due > now => {
-                    info.set_standing(rpc::Standing::Delayed);
-                    info.delayed_ms = Some(due.0 - now.0);
-                }
-                // Also what is over: it is free for who asks next.
-                State::Leased(_) | State::Waiting(_) | State::Settling(_) => continue,
-                State::Free(_) | State::Fresh | State::Blocked(_) => continue,
+            // What is over is free for who asks next.
+            let info = self.standing(part, offset, now);
+            if !matches!(info.standing(), rpc::Standing::Leased | rpc::Standing::Delayed) {
+                continue;
             }
             if page.leases.len() == limit {
-                page.next = Some(*offset);
+                page.next = Some(offset);
                 break;
             }
             page.leases.push(info);

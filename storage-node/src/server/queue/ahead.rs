@@ -1,7 +1,9 @@
 //! Looks at records before they are leased, where a subscription's rules need more than their offsets.
 
-use std::hash::{DefaultHasher, Hasher as _};
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use weir_protocol::batch::Record;
 use weir_protocol::error::ErrorCode;
@@ -14,41 +16,87 @@ use super::pull::Puller;
 use super::{View, was_moved};
 use crate::clock;
 use crate::read::{Allowance, ReadBatches};
-use crate::subscription::{Fate, Key, LOOK_AHEAD_MAX, Lane, PartEvent, Seen};
+use crate::subscription::{Fate, Key, Lane, PartEvent, Seen};
 
-/// What one step looks at.
+/// What one step looks at: then others have their turn.
 const STEP: Allowance = Allowance { records: 1_024, bytes: 3 << 20 };
 /// Steps of one pull: what it does not find in them, the next one may.
 const STEPS_MAX: u32 = 16;
+/// Records that are looked at for each that is asked for, where lanes take turns: so that who comes behind a
+/// million others is found within a hundred deliveries.
+const FAIR_RECORDS: u64 = 10_000;
+/// No further step is begun for that after so long.
+const FAIR_TIME_MAX: Duration = Duration::from_millis(200);
 
 /// Where to look, and as which version of the configuration says.
 struct Place {
-    from: Offset,
+    range: Range<Offset>,
     view: View,
 }
 
 impl Puller<'_> {
-    /// Looks on until there is enough to lease, or nothing more to look at.
+    /// Looks on until there is enough to lease, or nothing more to look at; where lanes take turns, as far
+    /// beyond that as is due for what is asked for.
     pub(super) async fn look_ahead(&self) -> Result<(), Refusal> {
-        for step in 0..STEPS_MAX {
-            let Some(place) = self.look_from(step == 0)? else { return Ok(()) };
-            let read = match self.reader.look(place.from, place.view.end, STEP).await {
-                Ok(read) => read,
-                // Retention was faster: whatever is left is looked at next time.
-                Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => return Ok(()),
-                Err(refusal) => return Err(refusal),
-            };
-            let mut seen = Sight::of(&place.view)?.look(&read, clock::now())?;
-            let is_meant = |seen: &&Seen| seen.fate != Fate::Skip;
-            self.reader.used(&read, seen.iter().filter(is_meant).count() as u64);
-            let dropped = read.holes(place.from).flat_map(|hole| (hole.start.0..hole.end.0).map(Offset));
-            seen.extend(dropped.map(Seen::dropped));
-            seen.sort_unstable_by_key(|seen| seen.offset);
-            if self.looked(&place, place.from..read.next, seen)? {
-                self.log_skipped().await?;
+        let wanted = self.request.max_records.max(1) as usize;
+        for _ in 0..STEPS_MAX {
+            if !self.look_step(wanted, true).await? {
+                break;
+            }
+        }
+        if self.part.view()?.held.config.fair_by.is_some() {
+            self.look_around(wanted as u64 * FAIR_RECORDS).await?;
+        }
+        if self.queue.lock().leases.is_full_of_what_was_looked_at() {
+            self.part.shard.shared.metrics().look_ahead_full();
+        }
+        Ok(())
+    }
+
+    /// Looks for others whose turn it may be. Not if somebody else does.
+    async fn look_around(&self, records: u64) -> Result<(), Refusal> {
+        let begun = Instant::now();
+        for _ in 0..records.div_ceil(STEP.records) {
+            if begun.elapsed() >= FAIR_TIME_MAX || self.call.latest().is_cancelled {
+                break;
+            }
+            if !self.look_step(usize::MAX, false).await? {
+                break;
             }
         }
         Ok(())
+    }
+
+    /// Looks at some records, one at a time of all who look at a part; true if there may be more to look at.
+    async fn look_step(&self, wanted: usize, waits: bool) -> Result<bool, Refusal> {
+        if self.look_from(wanted)?.is_none() {
+            return Ok(false);
+        }
+        let _alone = match self.queue.looks.try_lock() {
+            Ok(alone) => alone,
+            Err(_) if waits => self.queue.looks.lock().await,
+            Err(_) => return Ok(false),
+        };
+        // Who looked meanwhile may have found enough.
+        let Some(place) = self.look_from(wanted)? else { return Ok(false) };
+        let read = match self.reader.look(place.range.start, place.range.end, STEP).await {
+            Ok(read) => read,
+            // Retention was faster: whatever is left is looked at next time.
+            Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => return Ok(false),
+            Err(refusal) => return Err(refusal),
+        };
+        let mut seen = Sight::of(&place.view)?.look(&read, clock::now())?;
+        let is_meant = |seen: &&Seen| seen.fate != Fate::Skip;
+        self.reader.used(&read, seen.iter().filter(is_meant).count() as u64);
+        let dropped = read.holes(place.range.start).flat_map(|hole| (hole.start.0..hole.end.0).map(Offset));
+        seen.extend(dropped.map(Seen::dropped));
+        seen.sort_unstable_by_key(|seen| seen.offset);
+        if self.looked(&place, place.range.start..read.next, seen)? {
+            self.log_skipped().await?;
+        }
+        // Nothing here waits where the log is in memory.
+        tokio::task::yield_now().await;
+        Ok(true)
     }
 
     /// Logs what was skipped, unless nothing was.
@@ -69,13 +117,11 @@ impl Puller<'_> {
         if was_moved(&logged) { Ok(()) } else { logged }
     }
 
-    /// Where to look on. To be fair to all, the first step of a pull looks further than what it asks for.
-    fn look_from(&self, is_first: bool) -> Result<Option<Place>, Refusal> {
+    /// Where to look on.
+    fn look_from(&self, wanted: usize) -> Result<Option<Place>, Refusal> {
         let (mut held, view) = self.part.lock(self.queue)?;
-        let is_further = is_first && view.held.config.fair_by.is_some();
-        let wanted = if is_further { LOOK_AHEAD_MAX } else { self.request.max_records.max(1) as usize };
-        let from = held.leases.look_from(&view.held.part, view.end, wanted);
-        Ok(from.filter(|_| !held.is_seeking).map(|from| Place { from, view }))
+        let range = held.leases.look_from(&view.held.part, view.end, wanted);
+        Ok(range.filter(|_| !held.is_seeking).map(|range| Place { range, view }))
     }
 
     /// Tells what was found; true if what is skipped should be logged.
@@ -151,9 +197,10 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// Tells values apart in memory, never 0. Two that collide are treated as one, which only orders more than was asked.
-fn hash(value: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(value);
-    hasher.finish().max(1)
+/// Tells values apart in memory, never 0. Two that are the same here would hold each other up, so nobody may be able
+/// to find such: 128 bits, with keys that no other process has.
+fn hash(value: &[u8]) -> u128 {
+    static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
+    let [high, low] = KEYS.each_ref().map(|keys| u128::from(keys.hash_one(value)));
+    (high << 64 | low).max(1)
 }

@@ -89,6 +89,7 @@ fn at_rest(held: &Held, view: &View, offset: Offset) -> Explanation {
             (is_alone, Hindrance::NoConsumer),
             (held.is_seeking, Hindrance::Seeking),
             (held.leases.is_full_of_what_comes_again(), Hindrance::ComesAgainFull),
+            (held.leases.is_full_of_what_was_looked_at(), Hindrance::LookAheadFull),
         ] {
             if is_so {
                 explanation.hindrances.push(hindrance as i32);

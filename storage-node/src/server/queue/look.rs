@@ -100,7 +100,7 @@ pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<Leas
             let range = from.max(view.start)..view.end;
             held.cursor.standing_as(&view.held.part, range, standing, limit, now)
         }
-        Standing::Unset => held.leases.list(from.max(view.start), limit, now),
+        Standing::Unset => held.leases.list(&view.held.part, from.max(view.start), limit, now),
         standing => {
             held.leases.standing_as(&view.held.part, from.max(view.start)..view.end, standing, limit, now)
         }

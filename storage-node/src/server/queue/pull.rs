@@ -395,6 +395,9 @@ impl Puller<'_> {
             // Whoever listens by now may have thought that nothing is due.
             self.queue.changed.notify_waiters();
         }
+        if !expired.is_empty() {
+            self.queue.lock().leases.sift();
+        }
         let settled = match dropped.is_empty() {
             true => self.settle_unsent(&expired, None, kept.len()).await,
             false => self.settle_dropped(expired, dropped, kept.len()).await,

@@ -3,6 +3,7 @@
 use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::*;
+use crate::subscription::later::met_at;
 
 /// When a record is for those who pull.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -13,29 +14,43 @@ pub(super) enum Fated {
 }
 
 impl Pair {
-    /// Looks at the next records, as many as exist.
+    /// Looks at the next records, as many as exist, or at some that waited.
     pub(super) fn look(&mut self, count: u64) {
-        let from = self.leases.look_from(&self.part, self.end(), usize::MAX);
+        let looks = self.rules.looks_ahead || self.leases.sifts;
+        let found = self.leases.look_from(&self.part, self.end(), usize::MAX);
         let is_wanted = |at: &u64| !self.records[*at as usize].settled;
         let next = (self.frontier..self.end().0).find(is_wanted);
+        let unmet = (0..self.end().0).filter(is_wanted).find(|at| self.records[*at as usize].is == Is::Unmet);
         let leased =
             self.records.iter().filter(|it| !it.settled && matches!(it.is, Is::Leased { .. })).count();
         // With all places taken nothing is wanted.
         let has_room = leased < self.rules.max_unacked;
-        let expected = next.filter(|_| self.rules.looks_ahead && (has_room || from.is_some()));
-        assert_eq!(from.map(|offset| offset.0), expected);
-        let Some(from) = from else { return };
-        let upto = Offset(from.0 + count).min(self.end());
+        let Some(found) = found else {
+            let is_nothing = next.is_none() && unmet.is_none();
+            assert!(!self.rules.looks_ahead || !has_room || is_nothing, "{next:?} {unmet:?}");
+            return;
+        };
+        assert!(looks && has_room);
+        let from = found.start;
+        let is_next = match self.rules.looks_ahead {
+            true => next == Some(from.0),
+            // Behind what is redriven some is looked at twice, which changes nothing.
+            false => matches!(self.records[from.0 as usize].is, Is::New | Is::Fresh),
+        };
+        assert!(is_next || unmet == Some(from.0), "{found:?}, not {next:?} or {unmet:?}");
+        let upto = Offset(from.0 + count).min(found.end);
         let seen: Vec<Seen> = (from.0..upto.0).map(|at| self.seen(at)).collect();
         self.leases.looked(&self.part, from..upto, seen.clone());
-        // What is told twice, or out of turn, changes nothing.
-        self.leases.looked(&self.part, from..upto, seen.clone());
-        let offset = self.part.next_unsettled(upto).plus(1);
-        self.leases.looked(&self.part, offset..offset.plus(1), [Seen { offset, ..seen[0] }]);
+        // What is told twice changes nothing.
+        self.leases.looked(&self.part, from..upto, seen);
         for at in from.0..upto.0 {
-            self.look_at(at);
+            if at >= self.frontier || matches!(self.records[at as usize].is, Is::Unmet | Is::New) {
+                self.look_at(at);
+            }
         }
-        self.frontier = upto.0;
+        if self.rules.looks_ahead {
+            self.frontier = self.frontier.max(upto.0);
+        }
     }
 
     fn seen(&self, at: u64) -> Seen {
@@ -46,7 +61,9 @@ impl Pair {
             Fated::At(_) => Fate::Deliver,
             Fated::Never => Fate::Skip,
         };
-        Seen { offset: Offset(at), key: Key(record.key.into()), lane: Lane(u64::from(record.key) % 2), fate }
+        // What is leased as it comes has no keys and lanes.
+        let key = if self.rules.looks_ahead { u128::from(record.key) } else { 0 };
+        Seen { offset: Offset(at), key: Key(key), lane: Lane(key % 2), fate }
     }
 
     fn look_at(&mut self, at: u64) {
@@ -55,37 +72,69 @@ impl Pair {
             return;
         }
         let seen = self.seen(at);
-        if record.is != Is::New {
-            self.records[at as usize].in_line |= record.key > 0;
-            return self.set(at, record.is);
-        }
+        let has_key = seen.key != Key::NONE;
+        let waits = match record.is {
+            Is::New | Is::Unmet => None,
+            Is::Later { met } if has_key && seen.fate != Fate::Skip => Some(met),
+            // Nothing is known of it, and nothing need be.
+            Is::Later { .. } | Is::Skipped => return,
+            _ => {
+                self.records[at as usize].in_line |= has_key;
+                return self.set(at, record.is);
+            }
+        };
         if seen.fate == Fate::Skip {
             self.records[at as usize].is = Is::Skipped;
             return;
         }
-        let had_all = self.rules.max_attempts > 0 && record.logged >= self.rules.max_attempts;
-        let last_chance = had_all.then_some(self.begun + self.rules.lease_ms);
         let later = match seen.fate {
             Fate::DeliverAt(due) => Some(due.0),
-            _ => None,
+            _ => waits,
         };
-        let until = record.due.or(last_chance).or(later);
+        let logged = self.logged_until(at);
         let record = &mut self.records[at as usize];
-        (record.in_line, record.attempts) = (record.key > 0, record.logged);
-        self.set(at, until.map_or(Is::Fresh, |until| Is::Waiting { until }));
+        (record.in_line, record.attempts) = (has_key, record.logged);
+        if has_key && *self.holders.entry(record.key).or_insert(at) != at {
+            record.is = Is::Blocked { until: logged, is_queued: true };
+            return;
+        }
+        self.set(at, logged.or(later).map_or(Is::Fresh, |until| Is::Waiting { until }));
     }
 
-    /// The record is in a state, or blocked behind the one that holds its key.
+    /// Until when a record waits that nobody has had from this leader, as the log says.
+    fn logged_until(&self, at: u64) -> Option<u64> {
+        let record = self.records[at as usize];
+        let had_all = self.rules.max_attempts > 0 && record.logged >= self.rules.max_attempts;
+        record.due.or(had_all.then_some(self.begun + self.rules.lease_ms))
+    }
+
+    /// The record is in a state, or blocked behind the one that holds its key, or waits with others.
     pub(super) fn set(&mut self, at: u64, is: Is) {
+        let is_waiting = |it: &&Record| !it.settled && matches!(it.is, Is::Waiting { .. });
+        let waiting = self.records.iter().filter(is_waiting).count();
         let record = &mut self.records[at as usize];
+        let did_wait = matches!(record.is, Is::Waiting { .. });
         record.is = is;
+        if let Is::Waiting { until } = is
+            && !record.in_line
+            && until > self.clock
+            && !did_wait
+        {
+            let is_far = until > self.clock + 3_600_000;
+            let room = if is_far { self.near / 2 } else { self.near };
+            if is_far && record.fence == 0 || waiting >= room {
+                let met = met_at(TimestampMs(until), TimestampMs(self.clock)).0;
+                (record.is, record.fence, record.attempts) = (Is::Later { met }, 0, record.logged);
+            }
+            return;
+        }
         if !record.in_line {
             return;
         }
         let holder = *self.holders.entry(record.key).or_insert(at);
         record.is = match is {
-            Is::Free | Is::Fresh if holder != at => Is::Blocked { until: None },
-            Is::Waiting { until } if holder != at => Is::Blocked { until: Some(until) },
+            Is::Free | Is::Fresh if holder != at => Is::Blocked { until: None, is_queued: false },
+            Is::Waiting { until } if holder != at => Is::Blocked { until: Some(until), is_queued: false },
             other => other,
         };
     }
@@ -107,7 +156,7 @@ impl Pair {
         }
         let next = in_line().find(|(_, it)| matches!(it.is, Is::Blocked { .. }));
         let next = next.map(|(at, it)| (at as u64, it.is));
-        if let Some((next, Is::Blocked { until })) = next {
+        if let Some((next, Is::Blocked { until, .. })) = next {
             self.set(next, until.map_or(Is::Fresh, |until| Is::Waiting { until }));
         }
     }
@@ -130,16 +179,32 @@ impl Pair {
 
     pub(super) fn look_again(&mut self) {
         self.leases.look_again(&self.part);
-        let is_ahead = |it: &Record| {
-            let is = matches!(it.is, Is::Fresh | Is::Free | Is::Blocked { .. } | Is::Waiting { .. });
-            !it.settled && (is && it.fence == 0 && it.attempts == 0 || it.is == Is::Skipped)
+        let is_ahead = |it: &Record| match it.is {
+            Is::Skipped | Is::Unmet | Is::Blocked { is_queued: true, .. } => true,
+            Is::Fresh => true,
+            Is::Later { .. } => it.logged == 0,
+            Is::Free | Is::Blocked { .. } | Is::Waiting { .. } => it.fence == 0 && it.attempts == 0,
+            _ => false,
         };
-        let ahead: Vec<u64> = (0..self.end().0).filter(|at| is_ahead(&self.records[*at as usize])).collect();
-        for at in ahead.iter().rev() {
-            self.leave(*at);
-            self.records[*at as usize].is = Is::New;
+        let unsettled: Vec<u64> =
+            (0..self.end().0).filter(|at| !self.records[*at as usize].settled).collect();
+        let is_touched = |at: &&u64| {
+            let record = &self.records[**at as usize];
+            is_ahead(record) || matches!(record.is, Is::Later { .. })
+        };
+        let first = unsettled.iter().find(is_touched).copied();
+        for at in unsettled.iter().rev() {
+            let record = self.records[*at as usize];
+            if is_ahead(&record) {
+                self.leave(*at);
+                self.records[*at as usize].is = Is::New;
+            } else if let Is::Later { met } = record.is {
+                let due = record.due.unwrap_or(met);
+                let met = met_at(TimestampMs(due), TimestampMs(self.clock)).0;
+                self.records[*at as usize].is = if due > self.clock { Is::Later { met } } else { Is::Unmet };
+            }
         }
-        self.frontier = self.frontier.min(ahead.first().copied().unwrap_or(u64::MAX));
+        self.frontier = self.frontier.min(first.unwrap_or(u64::MAX));
     }
 
     pub(super) fn log_skips(&mut self, is_lost: bool) {

@@ -32,20 +32,23 @@ impl Pair {
         let leased = of(&|is| matches!(is, Is::Leased { .. }));
         let over = leased - expected.leased;
         let now = self.now;
-        let is_due = |is: &Is| matches!(*is, Is::Waiting { until } if until <= now);
+        let is_due = |is: &Is| matches!(*is, Is::Waiting { until: at } | Is::Later { met: at } if at <= now);
         let ends = |at: &u64| match self.records[*at as usize].is {
-            Is::Leased { deadline: at, .. } | Is::Waiting { until: at } => Some(TimestampMs(at)),
+            Is::Leased { deadline: at, .. } | Is::Waiting { until: at } | Is::Later { met: at } => {
+                Some(TimestampMs(at))
+            }
             _ => None,
         };
         assert_eq!(self.leases.ends_first(), unsettled.iter().filter_map(ends).min());
         assert_eq!(self.leases.is_full(self.now()), expected.leased >= self.rules.max_unacked as u64);
         let has_room = leased < self.rules.max_unacked as u64;
         let can = |is: &Is| match *is {
-            Is::New => !self.rules.looks_ahead,
+            Is::New | Is::Unmet => !self.rules.looks_ahead,
             Is::Free | Is::Fresh => true,
             ref is => is_due(is),
         };
-        let may_look = self.rules.looks_ahead && unsettled.iter().any(|at| *at >= self.frontier);
+        let may_look_at = |at: &u64| *at >= self.frontier || self.records[*at as usize].is == Is::Unmet;
+        let may_look = self.rules.looks_ahead && unsettled.iter().any(may_look_at);
         assert_eq!(is_ready, over > 0 || has_room && (of(&can) > 0 || may_look));
         for key in 0..2 {
             let held = unsettled.iter().filter_map(|at| match self.records[*at as usize] {
@@ -57,7 +60,7 @@ impl Pair {
             let told = self.leases.repeat(PullKey(key), self.now());
             assert!(told.iter().map(|grant| (grant.offset.0, grant.fence.0)).eq(held));
         }
-        let listed = self.leases.list(Offset(0), usize::MAX, self.now()).leases;
+        let listed = self.leases.list(&self.part, Offset(0), usize::MAX, self.now()).leases;
         assert_eq!(listed.len() as u64, expected.leased + expected.delayed);
     }
 
@@ -69,11 +72,11 @@ impl Pair {
         };
         let now = self.now;
         let over = of(&|is| matches!(*is, Is::Leased { deadline, .. } if deadline <= now));
-        let due = of(&|is| matches!(*is, Is::Waiting { until } if until <= now));
+        let due = of(&|is| matches!(*is, Is::Waiting { until: at } | Is::Later { met: at } if at <= now));
         let expected = Counts {
-            ready: of(&|is| matches!(is, Is::New | Is::Free | Is::Fresh)) + over + due,
+            ready: of(&|is| matches!(is, Is::New | Is::Free | Is::Fresh | Is::Unmet)) + over + due,
             leased: of(&|is| matches!(is, Is::Leased { .. })) - over,
-            delayed: of(&|is| matches!(is, Is::Waiting { .. })) - due,
+            delayed: of(&|is| matches!(is, Is::Waiting { .. } | Is::Later { .. })) - due,
             blocked: of(&|is| matches!(is, Is::Blocked { .. })),
             settling: of(&|is| matches!(is, Is::Settling { .. } | Is::Skipped)),
         };
@@ -106,7 +109,7 @@ impl Pair {
         while !self.in_flight.is_empty() {
             self.commit(true);
         }
-        for _ in 0..self.records.len() * 20 + 20 {
+        for _ in 0..self.records.len() * 40 + 40 {
             if self.part.count_unsettled(self.end()) == 0 {
                 return;
             }
@@ -136,9 +139,10 @@ impl Pair {
 
 /// The orders hold exactly what is known, and pulls exactly what is leased.
 fn check(leases: &Leases) {
-    let (mut leased, mut waiting, mut ready, mut blocked) = (0, 0, 0, 0);
+    let (mut leased, mut waiting, mut again, mut blocked, mut settling) = (0, 0, 0, 0, 0);
     for (offset, known) in &leases.known {
         assert!(*offset < leases.next || *offset < leases.ahead_end);
+        assert!(!leases.later.contains(*offset) && !leases.unmet.contains(*offset));
         match known.state {
             State::Leased(lease) => {
                 leased += 1;
@@ -149,17 +153,15 @@ fn check(leases: &Leases) {
                 assert!(leases.waiting.contains(&(due, *offset)));
             }
             State::Free(since) => {
-                ready += 1;
+                again += 1;
                 assert!(leases.ready.contains(known.lane, Some(since), *offset));
             }
-            State::Fresh => {
-                ready += 1;
-                assert!(leases.ready.contains(known.lane, None, *offset));
-            }
+            State::Fresh => assert!(leases.ready.contains(known.lane, None, *offset)),
             State::Blocked(_) => blocked += 1,
-            State::Settling(_) => {}
+            State::Settling(_) => settling += 1,
         }
     }
     assert_eq!((leases.leased.len(), leases.waiting.len()), (leased, waiting));
-    assert_eq!((leases.ready.len(), leases.lines.blocked_len()), (ready, blocked));
+    assert_eq!((leases.ready.again_len(), leases.settling), (again, settling));
+    assert_eq!(leases.lines.blocked_len(), blocked + leases.lines.queued_len());
 }

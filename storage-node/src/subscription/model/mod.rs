@@ -15,6 +15,7 @@ use proptest::prelude::*;
 use weir_protocol::ids::{Offset, TimestampMs};
 
 use self::ahead::Fated;
+use super::ahead::Limits;
 use super::*;
 
 #[derive(Debug, Clone)]
@@ -89,11 +90,19 @@ enum Is {
     Waiting {
         until: u64,
     },
+    /// Waits with others until they are met again.
+    Later {
+        met: u64,
+    },
+    /// Waited with others.
+    Unmet,
     Free,
     /// Looked at, and never leased by this leader.
     Fresh,
     Blocked {
         until: Option<u64>,
+        /// Nothing else was known of it when it was looked at.
+        is_queued: bool,
     },
     Skipped,
 }
@@ -147,6 +156,10 @@ const NEW: Record = Record {
     is_revoked: false,
 };
 
+fn limits(near: usize) -> Limits {
+    Limits { near, ..Limits::default() }
+}
+
 struct Pair {
     // The real ones.
     part: Part,
@@ -168,14 +181,17 @@ struct Pair {
     begun: u64,
     /// Records below may be with a client of an earlier leader.
     earlier_end: u64,
+    /// The latest time that the leases were told.
+    clock: u64,
+    near: usize,
     holders: BTreeMap<u8, u64>,
 }
 
 impl Pair {
-    fn new(rules: Rules) -> Self {
+    fn new(rules: Rules, near: usize) -> Self {
         let part = Part::new(Offset(0));
         let next_fence = Fence(1 << 32);
-        let leases = Leases::new(&part, rules.clone(), next_fence, TimestampMs(0));
+        let leases = Leases::within(limits(near), &part, rules.clone(), next_fence, TimestampMs(0));
         Self {
             part,
             leases,
@@ -192,6 +208,8 @@ impl Pair {
             frontier: 0,
             begun: 0,
             earlier_end: 0,
+            clock: 0,
+            near,
             holders: BTreeMap::new(),
         }
     }
@@ -220,6 +238,7 @@ impl Pair {
             Step::Started { delivery } => self.started(delivery),
             Step::Settle { delivery, skew, action } => self.settle(delivery, skew, action),
             Step::Expire => {
+                self.clock = self.clock.max(self.now);
                 let exhausted = self.leases.expire(&self.part, self.now());
                 self.expire(&exhausted);
             }
@@ -250,6 +269,7 @@ fn any_action() -> impl Strategy<Value = Action> {
     prop_oneof![
         5 => Just(Action::Ack),
         4 => proptest::option::of(0u64..900).prop_map(|delay_ms| Action::Nack { delay_ms }),
+        1 => (0u64..1 << 34).prop_map(|ms| Action::Nack { delay_ms: Some(ms) }),
         2 => (1u64..900).prop_map(|ms| Action::Extend { ms }),
         1 => Just(Action::Dead),
     ]
@@ -281,6 +301,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (0usize..3).prop_map(|committed| Step::Fail { committed }),
         1 => Just(Step::Refuse),
         5 => (1u64..700).prop_map(|ms| Step::Wait { ms }),
+        1 => (1u64..1 << 33).prop_map(|ms| Step::Wait { ms }),
         1 => (1u64..6).prop_map(|count| Step::Trim { count }),
         1 => (0u64..60).prop_map(|to| Step::Seek { to }),
         1 => Just(Step::Purge),
@@ -290,7 +311,13 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 fn any_fated() -> impl Strategy<Value = Fated> {
-    prop_oneof![6 => Just(Fated::Now), 1 => (0u64..9_000).prop_map(Fated::At), 1 => Just(Fated::Never)]
+    let at = prop_oneof![(0u64..9_000).prop_map(Fated::At), (0u64..1 << 34).prop_map(Fated::At)];
+    prop_oneof![6 => Just(Fated::Now), 1 => at, 1 => Just(Fated::Never)]
+}
+
+/// How many wait in order: none, some or all.
+fn any_near() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(0), 1usize..4, Just(NEAR_MAX)]
 }
 
 fn any_rules() -> impl Strategy<Value = Rules> {
@@ -310,18 +337,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
     #[test]
     fn leases_cannot_be_told_from_their_model(
-        rules in any_rules(), steps in proptest::collection::vec(any_step(), 1..120),
+        rules in any_rules(), near in any_near(), steps in proptest::collection::vec(any_step(), 1..120),
     ) {
-        let mut pair = Pair::new(rules);
+        let mut pair = Pair::new(rules, near);
         steps.iter().for_each(|step| pair.step(step));
         pair.drain();
     }
 
     #[test]
     fn what_has_had_all_its_deliveries_dies_though_nobody_pulls(
-        rules in any_rules(), steps in proptest::collection::vec(any_step(), 1..120),
+        rules in any_rules(), near in any_near(), steps in proptest::collection::vec(any_step(), 1..120),
     ) {
-        let mut pair = Pair::new(rules);
+        let mut pair = Pair::new(rules, near);
         steps.iter().for_each(|step| pair.step(step));
         pair.abandon();
     }
@@ -354,7 +381,7 @@ fn a_made_up_fence_of_a_leader_before_moves_nothing_but_the_record_that_it_names
         Step::Look { count: 9 },
         take(),
     ];
-    let mut pair = Pair::new(rules);
+    let mut pair = Pair::new(rules, NEAR_MAX);
     steps.iter().for_each(|step| pair.step(step));
     pair.drain();
 }
@@ -383,7 +410,7 @@ fn what_a_client_of_the_leader_before_works_on_keeps_its_key_whoever_holds_that(
             Step::Commit { count: 1 },
             take(),
         ];
-        let mut pair = Pair::new(rules.clone());
+        let mut pair = Pair::new(rules.clone(), NEAR_MAX);
         steps.iter().for_each(|step| pair.step(step));
         assert_eq!(pair.deliveries.len(), 3, "the third would go before the second");
         pair.drain();
@@ -402,7 +429,7 @@ fn what_its_time_has_come_for_and_nobody_was_given_is_looked_at_again() {
         Step::Expire,
         Step::LookAgain,
     ];
-    let mut pair = Pair::new(rules);
+    let mut pair = Pair::new(rules, NEAR_MAX);
     steps.iter().for_each(|step| pair.step(step));
     assert_eq!(pair.leases.counts(&pair.part, pair.end(), pair.now()).blocked, 0);
     assert_eq!(pair.leases.known_len(), 1, "but for what is leased, all is as if nobody had looked");

@@ -82,28 +82,27 @@ impl Pair {
         assert_eq!(again.encode(), self.part.encode());
         self.part = again;
         (self.next_fence, self.fence_base) = (fence_base, fence_base.0);
-        let leases = Leases::new(&self.part, self.rules.clone(), fence_base, self.now());
+        let leases =
+            Leases::within(limits(self.near), &self.part, self.rules.clone(), fence_base, self.now());
         self.earlier_end = self.end().0;
         self.leases = leases.after_leader_of(self.end());
-        (self.frontier, self.begun) = (self.part.floor().0, self.now);
+        (self.frontier, self.begun, self.clock) = (self.part.floor().0, self.now, self.now);
         self.holders.clear();
         for record in &mut self.records {
+            let Record { key, fated, settled, is_dead, logged, due, is_redriven, .. } = *record;
+            let Record { logged_fence, is_revoked, .. } = *record;
+            let base = Record { logged_fence, is_revoked, attempts: logged, ..NEW };
+            *record = Record { key, fated, settled, is_dead, logged, due, is_redriven, ..base };
+        }
+        for at in 0..self.records.len() {
+            let record = self.records[at];
             let has_had_all = self.rules.max_attempts > 0 && record.logged >= self.rules.max_attempts;
             let last_chance = has_had_all.then_some(self.now + self.rules.lease_ms);
-            if self.rules.looks_ahead {
-                let Record { key, fated, settled, is_dead, logged, due, is_redriven, .. } = *record;
-                let Record { logged_fence, is_revoked, .. } = *record;
-                let until = due.or(last_chance).filter(|_| has_had_all && !settled);
-                let is = until.map_or(Is::New, |until| Is::Waiting { until });
-                let attempts = logged;
-                let base = Record { logged_fence, is_revoked, ..NEW };
-                *record =
-                    Record { key, fated, settled, is_dead, logged, attempts, due, is, is_redriven, ..base };
-                continue;
+            // Others that are to be looked at are met in their place.
+            let waits = !record.settled && (has_had_all || !self.rules.looks_ahead);
+            if let Some(until) = record.due.or(last_chance).filter(|_| waits) {
+                self.set(at as u64, Is::Waiting { until });
             }
-            let until = record.due.or(last_chance);
-            let is = until.map_or(Is::New, |until| Is::Waiting { until });
-            *record = Record { is, fence: 0, attempts: record.logged, ..*record };
         }
     }
 }

@@ -16,14 +16,16 @@ impl Pair {
             holder: Arc::from("someone"),
             key: key.map(PullKey),
         };
+        self.clock = self.clock.max(self.now);
         let before = self.next_fence.0;
         let taken = self.leases.take(&self.part, &ask, &mut self.next_fence);
         self.expire(&taken.exhausted);
         let is_leased = |record: &&Record| !record.settled && matches!(record.is, Is::Leased { .. });
         let leased = self.records.iter().filter(is_leased).count();
-        let looks_ahead = self.rules.looks_ahead;
+        let (looks_ahead, looks) = (self.rules.looks_ahead, self.leases.looks());
         let may_go = |record: &Record| match record.is {
             Is::New => !looks_ahead,
+            Is::Unmet => !looks,
             Is::Free | Is::Fresh => true,
             _ => false,
         };
@@ -45,7 +47,8 @@ impl Pair {
             self.check_order(grant);
             let record = &mut self.records[grant.offset.0 as usize];
             assert!(!record.settled && may_go(record), "{grant:?} {record:?}");
-            let attempts = if record.is == Is::New { record.logged } else { record.attempts };
+            let is_unknown = matches!(record.is, Is::New | Is::Unmet);
+            let attempts = if is_unknown { record.logged } else { record.attempts };
             assert_eq!(grant.attempt, attempts + 1);
             assert!(grant.fence.0 >= before && grant.fence < self.next_fence);
             let deadline = self.now + lease_ms;
@@ -77,11 +80,22 @@ impl Pair {
             let record = &mut self.records[grant.offset.0 as usize];
             let Is::Leased { previous, .. } = record.is else { panic!("{record:?}") };
             (record.fence, record.attempts) = (previous, record.attempts - 1);
-            let is_new = self.rules.looks_ahead && previous == 0 && record.attempts == record.logged;
-            self.set(grant.offset.0, if is_new { Is::Fresh } else { Is::Free });
+            let is_new = previous == 0 && record.attempts == record.logged;
+            let is_next = self.leases.next() == grant.offset;
+            self.set(
+                grant.offset.0,
+                match self.rules.looks_ahead {
+                    true if is_new => Is::Fresh,
+                    false if is_new && is_next => Is::New,
+                    _ => Is::Free,
+                },
+            );
         }
         let mut event = PartEvent::default();
         for grant in &sent {
+            if self.postpone(grant) {
+                continue;
+            }
             self.leases.leaves(grant.offset, grant.fence);
             self.deliveries.push((grant.offset.0, grant.fence.0));
             if self.is_logged(grant) {
@@ -93,6 +107,20 @@ impl Pair {
         }
         let applied = self.part.apply(&event, Offset(self.start)..self.end());
         assert_eq!(applied.delivered, event.delivered.len() as u64);
+    }
+
+    /// What its publisher does not want delivered yet waits on; true if it is such.
+    fn postpone(&mut self, grant: &Grant) -> bool {
+        let record = &mut self.records[grant.offset.0 as usize];
+        let Fated::At(due) = record.fated else { return false };
+        let Is::Leased { previous, .. } = record.is else { panic!("{record:?}") };
+        if due <= self.now {
+            return false;
+        }
+        self.leases.postpone(grant.offset, grant.fence, TimestampMs(due));
+        (record.fence, record.attempts) = (previous, record.attempts - 1);
+        self.set(grant.offset.0, Is::Waiting { until: due });
+        true
     }
 
     pub(super) fn started(&mut self, delivery: usize) {
@@ -137,10 +165,31 @@ impl Pair {
                 expected.push(Delivered { offset: Offset(offset as u64), attempts: record.attempts });
             }
         }
+        self.meet_again(&mut expected);
         for found in exhausted {
             assert!(expected.contains(found), "{found:?} is not among {expected:?}");
             self.set(found.offset.0, Is::Settling { held: None });
             self.log_dead(*found);
+        }
+    }
+
+    /// What waited with others and is due, as far as is known, is met again.
+    fn meet_again(&mut self, expected: &mut Vec<Delivered>) {
+        let met_by_now = |(at, it): (usize, &Record)| match it.is {
+            Is::Later { met } if met <= self.now && !it.settled => Some((met, at)),
+            _ => None,
+        };
+        let mut met: Vec<_> = self.records.iter().enumerate().filter_map(met_by_now).collect();
+        met.sort_unstable();
+        let max = self.rules.max_attempts;
+        for (_, at) in met {
+            let record = &mut self.records[at];
+            record.is = Is::Unmet;
+            if let Some(until) = record.due.filter(|due| *due > self.now) {
+                self.set(at as u64, Is::Waiting { until });
+            } else if max > 0 && record.logged >= max {
+                expected.push(Delivered { offset: Offset(at as u64), attempts: record.logged });
+            }
         }
     }
 
