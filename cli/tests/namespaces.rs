@@ -75,7 +75,7 @@ fn a_namespace_is_made_shown_changed_and_listed() {
 
     let more = ["namespace", "set", "shop", "--origin", "https://a.example", "--origin", "https://b.example"];
     assert_eq!(weir.said(&more), "shop changed\n");
-    let changed = json!({"name": "shop", "auto_create": true, "version": 2,
+    let changed = json!({"name": "shop", "auto_create": true, "cache": "private", "version": 2,
         "cors_origins": ["https://a.example", "https://b.example"]});
     assert_eq!(weir.json(&["namespace", "get", "shop", "--json"]), changed, "what is not named stays");
     let none = weir.json(&["namespace", "set", "shop", "--no-origins", "--auto-create", "false", "--json"]);

@@ -107,7 +107,7 @@ fn what_can_be_repeated_is_a_list() {
 }
 
 /// Arguments whose value is a text of a form that their meaning names.
-const TEXTS: [&str; 7] = ["DIR", "FILE", "ADDR", "URL", "NAME", "ORIGIN", "PATH"];
+const TEXTS: [&str; 8] = ["DIR", "FILE", "ADDR", "HOST:PORT", "URL", "NAME", "ORIGIN", "PATH"];
 
 fn all() -> Vec<(&'static str, Arg)> {
     let command = Args::command();

@@ -155,6 +155,7 @@ mod tests {
     fn what_is_not_firm_is_named_until_it_is_or_is_taken_back() {
         let mut position = Position::default();
         let seen = |position: &Position| position.resume(1).unwrap().seen[0];
+        position.started(&Subscribed::default(), None);
         position.took(1, 0, 5, None);
         position.took(2, 0, 6, Some(3));
         position.took(3, 0, 7, Some(3));

@@ -360,7 +360,7 @@ async fn a_checkpoint_of_a_newer_format_is_refused_by_name_and_kept() {
     let newer = with_field(&written, 6, &with_field(&state, 1, &[8, 99]));
     blobs.put("shard-1", [newer.into()]).unwrap();
     let refused = why().await;
-    for part in ["shard 1", "blobs/shard-1.blob", "format 99", "this build reads up to 6: use a newer Weir"] {
+    for part in ["shard 1", "blobs/shard-1.blob", "format 99", "this build reads up to 7: use a newer Weir"] {
         assert!(refused.contains(part), "{part} in {refused}");
     }
     // The file's.
