@@ -10,7 +10,8 @@ const REASONS: Record<Reason, string> = {
   window_full: 'As many messages are leased as the configuration allows at once.',
   no_consumer: 'Nobody has pulled for a minute: is a worker running?',
   comes_again_full: 'Too many messages wait to come again; they go first.',
-  look_ahead_full: 'Too many messages wait behind keys that are held, or for their turn: settle some of them first.',
+  look_ahead_full:
+    'Too many messages wait behind keys that are held, or for their turn: settle some of them first.',
   filtered: 'The filter does not match it: it is settled undelivered.',
   expired: 'Its time to live is over: it is settled undelivered.',
   scheduled: 'Its publisher wants it later.',
