@@ -28,6 +28,12 @@ fn part(stream: StreamId, row: &BatchRow) -> Part {
     Part { stream, index: row.index.0, pos: row.pos, len: row.len }
 }
 
+/// Bytes that topics keep outside of packs. Dead letters and outputs on their way are left out: of most of them a topic
+/// has the bytes too, and what is counted twice would hide what has died.
+pub(super) fn bytes_at_least(states: &States) -> u64 {
+    states.values().map(ShardState::kept_bytes).sum()
+}
+
 /// Bytes that live of each carried file. Of what is needed twice, by a topic and as a dead letter, it counts both: then
 /// a file is tidied later than it might be.
 pub(super) fn bytes_of(states: &States, files: &[CarriedUsage]) -> Vec<u64> {

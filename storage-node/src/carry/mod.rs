@@ -8,7 +8,8 @@
 //!   carried files    [LIVE LIVE ..] [LIVE LIVE ..]   ◀─ tidied when much of one has died
 //! ```
 //!
-//! Nothing is copied as long as there is room, nor ever of a file in which nothing lives. A batch is copied once out of
+//! Nothing is copied as long as there is room, nor ever of a file in which nothing lives, nor while nearly all bytes
+//! live: then copies free nothing, and take the room that publishes still had. A batch is copied once out of
 //! the log, and again only when so much of the carried file that it is in has died that this pays. The work is
 //! done on a thread that gives way, at most so many bytes a second, unless publishes are about to be refused.
 //! docs/adr/0021
@@ -60,6 +61,9 @@ pub(crate) struct Carry {
     look_at: Instant,
     /// What was applied at the last look.
     looked: BTreeMap<ShardId, Option<u64>>,
+    /// When it is next counted what has died in all, and whether that was enough.
+    count_at: Instant,
+    pays: bool,
 }
 
 /// Why a round did not come to its end.
@@ -89,7 +93,8 @@ impl Carry {
         let pace = Pace::new(journal.clone(), bytes_per_s, stop);
         let now = Instant::now();
         let (asked, looked) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { journal, shards, background, pace, asked, not_before: now, look_at: now, looked })
+        let (not_before, look_at, count_at, pays) = (now, now, now, false);
+        Ok(Self { journal, shards, background, pace, asked, not_before, look_at, looked, count_at, pays })
     }
 
     /// Runs until the node stops.
@@ -127,6 +132,9 @@ impl Carry {
             return Ok(false);
         }
         let Some((_, spans)) = self.journal.oldest_file() else { return Ok(false) };
+        if !self.pays().await? {
+            return Ok(false);
+        }
         if !self.are_covered(&spans).await {
             return Ok(true);
         }
@@ -157,6 +165,22 @@ impl Carry {
     fn is_short_of_files(&self) -> bool {
         let (config, (used, _)) = (self.journal.config(), self.journal.fullness());
         used + 2 * u64::from(config.file_bytes) > config.max_bytes - config.control_reserve_bytes
+    }
+
+    /// Whether so much has died in all that carrying frees at least half a file. A copy stands beside the original
+    /// until that file goes: where nearly all bytes live, publishes would only be refused sooner.
+    async fn pays(&mut self) -> Result<bool, Stopped> {
+        let began = Instant::now();
+        if began < self.count_at {
+            return Ok(self.pays);
+        }
+        let states = self.states();
+        let lives = self.background.run(move || living::bytes_at_least(&states)).await;
+        let (used, _) = self.journal.fullness();
+        let dead = used.saturating_sub(lives.map_err(Stopped::Background)?);
+        self.pays = dead >= u64::from(self.journal.config().file_bytes) / 2;
+        self.count_at = Instant::now() + ROUND.max(began.elapsed() * LOOK_SHARE);
+        Ok(self.pays)
     }
 
     /// Whether checkpoints cover these entries; asks for those that do not.

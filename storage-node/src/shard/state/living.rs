@@ -21,6 +21,13 @@ impl ShardState {
         partitions.flat_map(move |partition| partition.living(range.clone())).chain(others)
     }
 
+    /// Encoded bytes of the batches that partitions keep and that are in no pack. Visits each of them.
+    pub fn kept_bytes(&self) -> u64 {
+        let kept = self.floors.pins().filter_map(|(_, key)| self.partitions.get(&key));
+        let batches = kept.flat_map(|partition| partition.living(LogIndex(0)..LogIndex(u64::MAX)));
+        batches.map(|batch| u64::from(batch.len)).sum()
+    }
+
     /// Checks that what lives of any part of the log is what partitions, dead letters and outputs say one by one.
     ///
     /// # Panics
