@@ -1,6 +1,8 @@
 //! The leanest HTTP/1.1 client there can be, since it shares the machine: a socket, a prepared request, a reader that
 //! looks for the end of the answer.
 
+use std::ops::Range;
+
 use anyhow::{Context as _, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -41,8 +43,11 @@ impl Poster {
         loop {
             let read = self.stream.read_buf(&mut self.answer).await?;
             ensure!(read > 0, "the server closed the connection");
-            if let Some((status, body)) = complete(&self.answer)? {
+            if let Some((status, body, is_chunked)) = complete(&self.answer)? {
                 self.body = body;
+                if is_chunked {
+                    join_chunks(&mut self.answer, body)?;
+                }
                 return Ok(status);
             }
         }
@@ -69,8 +74,8 @@ pub(super) fn host(url: &str) -> anyhow::Result<&str> {
     Ok(rest.split_once('/').map_or(rest, |(host, _)| host))
 }
 
-/// Status of an answer and where its body begins, once all of it is there.
-fn complete(answer: &[u8]) -> anyhow::Result<Option<(u16, usize)>> {
+/// Status of an answer, where its body begins, and whether that is in chunks, once all of it is there.
+fn complete(answer: &[u8]) -> anyhow::Result<Option<(u16, usize, bool)>> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&answer[..end]).context("the answer's head is not text")?;
     let status = head.get(9..12).and_then(|status| status.parse().ok()).context("no status")?;
@@ -80,10 +85,45 @@ fn complete(answer: &[u8]) -> anyhow::Result<Option<(u16, usize)>> {
     };
     let body = end + 4;
     if field("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
-        return Ok(answer[body..].ends_with(b"0\r\n\r\n").then_some((status, body)));
+        let mut at = body;
+        while let Some(chunk) = chunk(answer, at)? {
+            if chunk.is_empty() {
+                return Ok(Some((status, body, true)));
+            }
+            at = chunk.end + 2;
+        }
+        return Ok(None);
     }
     let length: usize = field("content-length").map_or(Ok(0), str::parse)?;
-    Ok((answer.len() >= body + length).then_some((status, body)))
+    Ok((answer.len() >= body + length).then_some((status, body, false)))
+}
+
+/// The data of the chunk that begins at `at`, once all of it is there; that of the last one is empty. Weir sends no
+/// extensions and no trailers.
+fn chunk(answer: &[u8], at: usize) -> anyhow::Result<Option<Range<usize>>> {
+    let rest = answer.get(at..).unwrap_or_default();
+    let Some(end) = rest.windows(2).take(20).position(|two| two == b"\r\n") else {
+        ensure!(rest.len() < 20, "no length of a chunk");
+        return Ok(None);
+    };
+    let length = std::str::from_utf8(&rest[..end]).ok();
+    let length =
+        length.and_then(|length| usize::from_str_radix(length, 16).ok()).context("no length of a chunk")?;
+    let data = at + end + 2;
+    Ok((answer.len() >= data + length + 2).then_some(data..data + length))
+}
+
+/// Puts the chunks of a complete answer together, from where its body begins.
+fn join_chunks(answer: &mut Vec<u8>, body: usize) -> anyhow::Result<()> {
+    let (mut from, mut to) = (body, body);
+    while let Some(data) = chunk(answer, from)?.filter(|data| !data.is_empty()) {
+        from = data.end + 2;
+        let length = data.len();
+        answer.copy_within(data, to);
+        to += length;
+    }
+    answer.truncate(to);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -93,13 +133,20 @@ mod tests {
     #[test]
     fn an_answer_is_complete_when_its_body_is() {
         let answer = b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\n\r\nabc";
-        assert_eq!(complete(answer).unwrap(), Some((201, answer.len() - 3)));
+        assert_eq!(complete(answer).unwrap(), Some((201, answer.len() - 3, false)));
         assert_eq!(complete(&answer[..answer.len() - 1]).unwrap(), None);
         assert_eq!(complete(&answer[..20]).unwrap(), None);
-        assert_eq!(complete(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap(), Some((204, 27)));
-        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
-        assert_eq!(complete(&chunked[..chunked.len() - 5]).unwrap(), None);
-        assert_eq!(complete(chunked).unwrap().unwrap().0, 200);
+        assert_eq!(complete(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap(), Some((204, 27, false)));
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n0\r\n\r\n\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n";
+        for cut in 0..chunked.len() {
+            assert_eq!(complete(&chunked[..cut]).unwrap(), None, "{cut}");
+        }
+        let (status, body, is_chunked) = complete(chunked).unwrap().unwrap();
+        assert_eq!((status, is_chunked), (200, true));
+        let mut answer = chunked.to_vec();
+        join_chunks(&mut answer, body).unwrap();
+        assert_eq!(&answer[body..], b"0\r\n\r\n0123456789abcdef");
+        assert!(complete(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n").is_err());
     }
 
     #[test]
