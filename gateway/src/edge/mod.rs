@@ -37,6 +37,8 @@ mod encoding;
 mod events;
 mod forks;
 mod from_json;
+#[cfg(test)]
+mod given;
 mod input;
 mod kept;
 pub(crate) mod measured;

@@ -128,14 +128,7 @@ fn forwarded<'a>(config: &GatewayConfig, headers: &'a HeaderMap, name: &str) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn with(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(*name, value.parse().unwrap());
-        }
-        headers
-    }
+    use crate::edge::given::headers as with;
 
     #[test]
     fn what_a_proxy_says_counts_if_it_is_trusted_and_the_nearest_is_last() {

@@ -102,14 +102,7 @@ pub(in crate::edge) fn check_not_encoded(headers: &HeaderMap) -> Result<(), Prob
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn with(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(*name, value.parse().unwrap());
-        }
-        headers
-    }
+    use crate::edge::given::headers as with;
 
     #[test]
     fn what_is_of_one_message_is_refused_by_name() {

@@ -172,12 +172,7 @@ pub(in crate::edge) fn check_digest(headers: &HeaderMap, body: &[u8]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn with(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let pairs =
-            pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
-        pairs.collect()
-    }
+    use crate::edge::given::headers as with;
 
     #[test]
     fn headers_become_what_is_stored() {
