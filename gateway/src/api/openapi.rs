@@ -1,5 +1,5 @@
 //! The OpenAPI 3.1 document, made from the operation table and the schemas of the JSON types. Generators of clients
-//! read it: what they cannot take is said otherwise ([`schemas`]), and what creates leads to what uses ([`links`]).
+//! read it: what they cannot take is said otherwise (`schemas`), and what creates leads to what uses (`links`).
 
 mod links;
 mod schemas;

@@ -108,7 +108,7 @@ impl Reader {
     /// Waits for a topic that its first publish will make.
     ///
     /// # Errors
-    /// `topic_not_found` where publishes make none, and `busy` beyond [`AWAITED_MAX`].
+    /// `topic_not_found` where publishes make none, and `busy` beyond `AWAITED_MAX`.
     pub async fn awaits(&self, path: &TopicPath) -> Result<Awaited, ServiceError> {
         if !self.topics.makes_on_first_use(path).await? {
             let detail = format!(
