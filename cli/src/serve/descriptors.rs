@@ -45,7 +45,7 @@ pub(super) fn connections(limit: u64, own: u64, asked: usize) -> usize {
             limit,
             needed = own.saturating_add(asked as u64),
             connections = fit,
-            "the process may open so few files that there are fewer connections; raise its limit (ulimit -n, LimitNOFILE)"
+            "too few file descriptors for --connections-max: fewer connections are accepted; raise the limit (ulimit -n, LimitNOFILE)"
         );
     }
     asked.min(fit)

@@ -50,7 +50,7 @@ const EXPOSED_PREFIXES: [&str; 2] = ["message-header-", "ce-"];
 /// Refuses hosts that are not this gateway's: a page must not reach it under another name (DNS rebinding).
 pub(super) fn check_host(config: &GatewayConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     if uri.authority().is_none() && !headers.contains_key(HOST) {
-        return Err(Problem::invalid_header("Host", "missing: every request names whom it asks"));
+        return Err(Problem::invalid_header("Host", "missing: every HTTP/1.1 request needs it"));
     }
     check_own(config, host(uri, headers).unwrap_or_default())?;
     // Not instead: what a page that reached the gateway under another name says of itself counts for nothing.

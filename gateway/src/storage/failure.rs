@@ -107,9 +107,9 @@ impl fmt::Display for Failure {
 impl From<Full> for Failure {
     fn from(full: Full) -> Self {
         let detail = if full.is_own {
-            "take your other answers first, or ask for less at a time: so much is held for one connection or address"
+            "this connection, or its address, has too many unread bytes of answers: read them, or ask for less at a time"
         } else {
-            "the gateway holds as much for clients who do not take it as it may: try again later, or ask for less"
+            "the gateway holds too many bytes of answers that clients have not read: try again later, or ask for less"
         };
         Self::new(ErrorCode::AnswersFull, detail).with_limit(full.limit)
     }

@@ -345,7 +345,7 @@ impl Entries<'_> {
                 // It was trimmed meanwhile, and the log was purged: nobody needs it.
                 Err(ReadError::Purged { .. } | ReadError::Recycled { .. }) => {}
                 Err(error @ ReadError::Corrupt { .. }) => {
-                    tracing::error!(%error, "messages are damaged where they are, and are carried on as they are");
+                    tracing::error!(%error, "a damaged message is carried as it is; readers are told that it is damaged");
                     self.ready.extend(self.damaged(group)?);
                 }
                 Err(error) => return Err(error),
@@ -434,7 +434,7 @@ impl Living<'_> {
         let Some((file, stream, row)) = self.ready.pop_front() else { return Ok(None) };
         let bytes = match file.part(&row) {
             Err(error @ ReadError::Corrupt { .. }) => {
-                tracing::error!(%error, "messages are damaged where they are, and are carried on as they are");
+                tracing::error!(%error, "a damaged message is carried as it is; readers are told that it is damaged");
                 file.part_as_it_is(&row)?
             }
             read => read?,

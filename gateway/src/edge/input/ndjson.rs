@@ -100,8 +100,7 @@ pub(in crate::edge) fn record(
     }
     for (name, value) in &line.headers {
         if !is_header_name(name) {
-            let why =
-                format!("{name:?} is no name of a header: letters, digits and !#$%&'*+-.^_`|~ are allowed");
+            let why = format!("{name:?} is not a header name: use letters, digits and !#$%&'*+-.^_`|~");
             return Err(("headers", why));
         }
         headers.user(name, value.as_bytes()).map_err(|why| ("headers", format!("{name}: {why}")))?;

@@ -100,7 +100,8 @@ impl Reader {
             // Not from memory: a later `incarnation_gone` then means that the topic was deleted meanwhile.
             let topic = self.topics.get(path).await?;
             if subscribe.life.is_some_and(|life| life != topic.incarnation) {
-                let detail = format!("there is another topic {} than the one that is meant", path.topic);
+                let detail =
+                    format!("{} was deleted and made again: this is another topic of that name", path.topic);
                 return Err(gone(&topic, &detail));
             }
             topics.push(topic);
