@@ -2,20 +2,27 @@
 //!
 //! Whatever is answered stays in memory until its client takes it, and a client may take its time. So whoever makes an
 //! answer holds room for it first, and is refused where there is none. No connection and no address gets more than a
-//! quarter: who takes nothing is refused, and others are served as before.
+//! quarter: who takes nothing is refused, and others are served as before. Clients that do take their answers give
+//! room back within moments, so a request waits a little for it before it is refused.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// One of so many parts is what one connection, and one address, may hold.
 const SHARES: u64 = 4;
 /// What is no larger than this finds room at an address that has twice its share: who asks for little does not suffer
 /// from who asks for much.
 const LITTLE_BYTES: u64 = 64 << 10;
+
+/// How long a request waits for room that other answers of its address or of its gateway give back. Sixty-four readers
+/// of one host, each of a page, take turns within it; a crowd that takes nothing is refused after it.
+const ROOM_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Bits of an address of IPv6 that one client has: it chooses the others.
 const IPV6_BITS: u32 = 64;
@@ -26,6 +33,8 @@ pub(crate) struct Answers {
     max: u64,
     state: Mutex<State>,
     refused: AtomicU64,
+    /// Wakes those who wait when room is given back.
+    given_back: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -73,7 +82,7 @@ pub(crate) struct Held {
 
 impl Answers {
     pub(crate) fn new(max: u64) -> Arc<Self> {
-        Arc::new(Self { max, state: Mutex::default(), refused: AtomicU64::new(0) })
+        Arc::new(Self { max, state: Mutex::default(), refused: AtomicU64::new(0), given_back: Notify::new() })
     }
 
     /// How it stands.
@@ -97,6 +106,16 @@ impl Client {
     pub(crate) fn hold(self: &Arc<Self>, bytes: u64) -> Result<Held, Full> {
         let mut held = self.nothing();
         held.resize(bytes)?;
+        Ok(held)
+    }
+
+    /// Room for `bytes`, for which it waits up to [`ROOM_TIME_MAX`].
+    ///
+    /// # Cancel safety
+    /// Nothing is held if it is dropped.
+    pub(crate) async fn hold_soon(self: &Arc<Self>, bytes: u64) -> Result<Held, Full> {
+        let mut held = self.nothing();
+        held.resize_soon(bytes).await?;
         Ok(held)
     }
 
@@ -147,6 +166,36 @@ impl Held {
 
     /// Makes it `bytes`. On an error it is what it was.
     pub(crate) fn resize(&mut self, bytes: u64) -> Result<(), Full> {
+        self.try_resize(bytes).map_err(|is_own| self.client.answers.full(is_own))
+    }
+
+    /// The same, but it waits up to [`ROOM_TIME_MAX`] for room.
+    ///
+    /// # Cancel safety
+    /// It is what it was if this is dropped.
+    pub(crate) async fn resize_soon(&mut self, bytes: u64) -> Result<(), Full> {
+        if self.try_resize(bytes).is_ok() {
+            return Ok(());
+        }
+        let answers = Arc::clone(&self.client.answers);
+        let room = async {
+            loop {
+                // Listens before it looks: what is given back in between wakes it.
+                let given_back = answers.given_back.notified();
+                tokio::pin!(given_back);
+                given_back.as_mut().enable();
+                if self.try_resize(bytes).is_ok() {
+                    return;
+                }
+                given_back.await;
+            }
+        };
+        let found = tokio::time::timeout(ROOM_TIME_MAX, room).await;
+        if found.is_ok() { Ok(()) } else { self.resize(bytes) }
+    }
+
+    /// The error says whether it is the client's own share that has no room.
+    fn try_resize(&mut self, bytes: u64) -> Result<(), bool> {
         let Some(more) = bytes.checked_sub(self.bytes) else {
             self.shrink(bytes);
             return Ok(());
@@ -159,8 +208,7 @@ impl Held {
         let is_own =
             own.saturating_add(more) > answers.share() || at_address.saturating_add(more) > for_address;
         if is_own || state.held.saturating_add(more) > answers.max {
-            drop(state);
-            return Err(answers.full(is_own));
+            return Err(is_own);
         }
         state.take(&self.client, more);
         self.bytes = bytes;
@@ -179,6 +227,7 @@ impl Held {
         if less > 0 {
             self.client.answers.state.lock().give_back(&self.client, less);
             self.bytes -= less;
+            self.client.answers.given_back.notify_waiters();
         }
     }
 }
@@ -252,6 +301,24 @@ mod tests {
         drop(second);
         assert_eq!(answers.metrics(), AnswersMetrics { held: 0, max: 400 * MIB, refused: 4 });
         assert!(answers.state.lock().by_address.is_empty(), "who holds nothing is not remembered");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_waits_for_room_that_is_given_back_and_is_refused_when_none_is() {
+        let answers = Answers::new(400 * LITTLE_BYTES);
+        let (one, other) = (client(&answers, "192.0.2.1"), client(&answers, "192.0.2.1"));
+        let held = one.hold(80 * LITTLE_BYTES).unwrap();
+        let (found, ()) = tokio::join!(other.hold_soon(60 * LITTLE_BYTES), async {
+            tokio::time::sleep(ROOM_TIME_MAX / 2).await;
+            drop(held);
+        });
+        assert_eq!(found.unwrap().bytes(), 60 * LITTLE_BYTES, "and it was dropped again");
+        let held = one.hold(80 * LITTLE_BYTES).unwrap();
+        let began = tokio::time::Instant::now();
+        assert!(other.hold_soon(60 * LITTLE_BYTES).await.unwrap_err().is_own);
+        assert_eq!((began.elapsed(), answers.metrics().refused), (ROOM_TIME_MAX, 1));
+        drop(held);
+        assert_eq!(answers.metrics().held, 0);
     }
 
     #[test]

@@ -287,7 +287,7 @@ async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
 }
 
 async fn run_other(id: &'static str, call: Call) -> Result<Response, Problem> {
-    check_room(&call)?;
+    check_room(&call).await?;
     match id {
         "readReadiness" => ready(&call.edge, call.route.query("verbose").is_some()).await,
         "readMetrics" => metrics(&call),

@@ -71,12 +71,12 @@ impl Asked {
 ///
 /// # Errors
 /// `answers_full`.
-pub(super) fn check_room(call: &Call) -> Result<(), Problem> {
+pub(super) async fn check_room(call: &Call) -> Result<(), Problem> {
     let id = call.route.operation.id;
     if call.route.operation.verb != Verb::Get || matches!(id, "readMessages" | "followEvents") {
         return Ok(());
     }
-    let room = call.client.hold(ROOM_BYTES).map_err(ServiceError::from)?;
+    let room = call.client.hold_soon(ROOM_BYTES).await.map_err(ServiceError::from)?;
     drop(room);
     Ok(())
 }

@@ -80,7 +80,8 @@ fn request(call: &Call) -> Result<Read, Problem> {
 /// who waits holds none until something has come.
 async fn found(call: &Call, read: &Read) -> Result<(read::ReadPage, Held), Problem> {
     let reader = &call.edge.services.reader;
-    let mut room = call.client.hold(read.max_bytes + UNDER_WAY_BYTES).map_err(ServiceError::from)?;
+    let room = call.client.hold_soon(read.max_bytes + UNDER_WAY_BYTES).await;
+    let mut room = room.map_err(ServiceError::from)?;
     let at_once = Read { wait: Duration::ZERO, ..read.clone() };
     let page = reader.read(&at_once, &mut room).await?;
     let stands = |edge: &PartitionEdge| edge.next == edge.from;

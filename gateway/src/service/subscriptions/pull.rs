@@ -255,7 +255,7 @@ impl<'a> Puller<'a> {
 
     /// What was leased under the key before, wherever it was.
     async fn repeat(&mut self) -> Result<(), ServiceError> {
-        self.make_room()?;
+        self.make_room().await?;
         let asked = (0..self.subscription().parts.len()).map(|partition| {
             let request = PullRequest {
                 max_records: self.pull.max,
@@ -303,13 +303,13 @@ impl<'a> Puller<'a> {
     }
 
     /// Room for what is asked for, before anything is leased.
-    fn make_room(&mut self) -> Result<(), ServiceError> {
-        Ok(self.room.resize(self.pull.max_bytes.max(self.kept_bytes))?)
+    async fn make_room(&mut self) -> Result<(), ServiceError> {
+        Ok(self.room.resize_soon(self.pull.max_bytes.max(self.kept_bytes)).await?)
     }
 
     /// Leases what is missing from one partition.
     async fn take(&mut self, place: usize) {
-        if let Err(failure) = self.make_room() {
+        if let Err(failure) = self.make_room().await {
             return self.failed(failure);
         }
         let is_only = self.subscription().partitions() == 1;
