@@ -179,9 +179,9 @@ mod tests {
             ("{\"data\":1,\"headers\":{\"\":\"x\"}}", "malformed", "headers"),
             ("{\"data\":1,\"headers\":{\"x\":\"1\",\"x\":\"2\"}}", "malformed", "duplicate field `x`"),
             ("{\"data\":1,\"data\":2}", "malformed", "duplicate field `data`"),
-            ("{\"data\":1,\"headers\":{\"a b\":\"\"}}", "malformed", "headers: \"a b\" is no name"),
-            ("{\"data\":1,\"headers\":{\"a\\n\":\"\"}}", "malformed", "is no name"),
-            ("{\"data\":1,\"headers\":{\"\":\"\"}}", "malformed", "is no name"),
+            ("{\"data\":1,\"headers\":{\"a b\":\"\"}}", "malformed", "headers: \"a b\" is not a header name"),
+            ("{\"data\":1,\"headers\":{\"a\\n\":\"\"}}", "malformed", "is not a header name"),
+            ("{\"data\":1,\"headers\":{\"\":\"\"}}", "malformed", "is not a header name"),
             ("{\"data\":1,\"ttl_ms\":0}", "malformed", "ttl_ms: at least 1"),
             ("{\"data\":1,\"ttl_ms\":9007199254740992}", "malformed", "ttl_ms: at most"),
         ] {
